@@ -452,6 +452,36 @@ static int table_fill(struct inherit *inherit, const struct sorted *sorted, cons
 
 /* ---- all of it ---- */
 
+/* What was taken over is in the table, and nothing has passed it. Until the heirs are off the map this
+ * process's later changes of the range must be found beside theirs. */
+static int take_in(struct inherit *inherit, const struct sorted *sorted, const uint64_t *sequences,
+                   uint32_t count)
+{
+    struct log *log = inherit->log;
+    int status = count ? table_fill(inherit, sorted, sequences, count) : 0;
+    if (!status && !log_keep(log, inherit->tree, tree_rights_version(inherit->tree) + 1,
+                             atomic_load_relaxed(&log->sequence) + 1)) /* later ones are greater */
+        status = no_memory(inherit);
+    if (!status)
+        log_count(&log->stats.inherited, count);
+    return status;
+}
+
+/* A cycle that did not find in the table what is logged again here must not publish that it is merged. */
+static int again(struct inherit *inherit, const struct sorted *sorted, uint64_t *sequences, uint32_t count,
+                 uint64_t epoch)
+{
+    struct log_kept hold;
+    log_hold(inherit->log, &hold);
+    int status = log_again(inherit, sorted, sequences, count, epoch);
+    log_turn_wait(inherit->log);
+    if (!status)
+        status = take_in(inherit, sorted, sequences, count);
+    log_unhold(inherit->log, &hold);
+    log_turn_give(inherit->log);
+    return status;
+}
+
 static int inherit_run(struct inherit *inherit, uint64_t epoch)
 {
     int status = 0;
@@ -464,15 +494,11 @@ static int inherit_run(struct inherit *inherit, uint64_t epoch)
             status = process_read(inherit);
     }
     if (status || !inherit->count)
-        return status;
+        return status ? status : take_in(inherit, NULL, NULL, 0);
     uint32_t count;
     struct sorted *sorted = latest(inherit, &count);
     uint64_t *sequences = calloc(count + 1, sizeof *sequences);
-    status = sorted && sequences ? log_again(inherit, sorted, sequences, count, epoch) : no_memory(inherit);
-    if (!status)
-        status = table_fill(inherit, sorted, sequences, count);
-    if (!status)
-        log_count(&inherit->log->stats.inherited, count);
+    status = sorted && sequences ? again(inherit, sorted, sequences, count, epoch) : no_memory(inherit);
     free(sorted);
     free(sequences);
     return status;
@@ -492,15 +518,7 @@ int log_inherit(struct log *log, struct tree_session *session, struct tree *tree
                               .heir_count = count,
                               .segment = malloc(FORMAT_LOG_SEGMENT_MAX)};
     pool_session_begin(tree_session_pool(session));
-    /* What is logged again is in no table before all of it is logged: nothing may pass it meanwhile. */
-    bool kept = log_keep(log, tree, UINT64_MAX, atomic_load_relaxed(&log->sequence) + 1);
-    int status = inherit.segment && kept ? inherit_run(&inherit, epoch) : no_memory(&inherit);
-    /* Until the heirs are off the map this process's changes of the range must be found beside theirs. */
-    if (!status && !log_keep(log, tree, tree_rights_version(tree) + 1,
-                             atomic_load_relaxed(&log->sequence) + 1)) /* later ones are greater */
-        status = no_memory(&inherit);
-    if (kept)
-        log_keep_end(log, tree, UINT64_MAX);
+    int status = inherit.segment ? inherit_run(&inherit, epoch) : no_memory(&inherit);
     free(inherit.segment);
     free(inherit.entries);
     free(inherit.bytes);

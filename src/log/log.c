@@ -162,17 +162,24 @@ bool log_keep(struct log *log, struct tree *tree, uint64_t version, uint64_t flo
     return true;
 }
 
-void log_keep_end(struct log *log, const struct tree *tree, uint64_t version)
+void log_hold(struct log *log, struct log_kept *hold)
+{
+    spinlock_lock(&log->lock);
+    /* Relaxed: the task draws the sequences that it holds behind this. */
+    *hold = (struct log_kept){.version = UINT64_MAX, .floor = atomic_load_relaxed(&log->sequence) + 1};
+    hold->next = log->kept;
+    log->kept = hold;
+    spinlock_unlock(&log->lock);
+}
+
+void log_unhold(struct log *log, struct log_kept *hold)
 {
     spinlock_lock(&log->lock);
     struct log_kept **at = &log->kept;
-    while (*at && ((*at)->tree != tree || (*at)->version != version))
+    while (*at != hold)
         at = &(*at)->next;
-    struct log_kept *kept = *at;
-    if (kept)
-        *at = kept->next;
+    *at = hold->next;
     spinlock_unlock(&log->lock);
-    free(kept);
 }
 
 /* Takes away what was kept of the index up to this version. */
@@ -198,9 +205,11 @@ void log_disown(struct log *log, struct tree_session *session, struct tree *tree
     (void)epoch;
     if (!table)
         return;
-    /* No memory: the log is kept for ever. */
-    if (!log_keep(log, tree, tree_rights_version(tree), 0))
-        atomic_store_relaxed(&log->stopped, true); /* merging ends, so nothing is passed */
+    if (!log_keep(log, tree, tree_rights_version(tree), 0)) { /* no memory: all of the log is kept */
+        spinlock_lock(&log->lock);
+        log->sealed = true;
+        spinlock_unlock(&log->lock);
+    }
     unmerged_drop(table, tree_session_pool(session)->epoch, lower, upper);
 }
 

@@ -64,9 +64,9 @@ static uint64_t watermark_take(struct log *log, uint64_t wanted)
     for (const struct log_kept *kept = log->kept; kept; kept = kept->next)
         if (wanted >= kept->floor)
             wanted = kept->floor - 1;
-    bool more = wanted > log->published;
+    bool more = wanted > log->published && !log->sealed;
     if (more)
-        log->published = wanted;
+        atomic_store_relaxed(&log->published, wanted); /* a hint for log_merge; else under the lock */
     spinlock_unlock(&log->lock);
     return more ? wanted : 0;
 }
@@ -79,13 +79,15 @@ static int watermark_move(struct log *log, struct tree_session *session, uint64_
     int status = publish(log, session, watermark);
     for (uint16_t n = 0; n < log->memory_nodes && !status; n++) {
         struct log_stream *stream = &log->streams[n];
+        spinlock_lock(&stream->lock);
         stream->published = watermark;
+        spinlock_unlock(&stream->lock);
         log_stream_free_up_to(stream, watermark);
         (void)log_stream_give_broken(stream, session); /* the next cycle tries again */
     }
     if (status) { /* it may be there: it is true, but no segment is free until it is certain */
         spinlock_lock(&log->lock);
-        log->published = log->streams[0].published;
+        atomic_store_relaxed(&log->published, log->streams[0].published); /* as above */
         spinlock_unlock(&log->lock);
     }
     return status;
@@ -144,14 +146,25 @@ static int merge_range(struct log *log, struct tree_session *session, struct tre
     for (bool end = false; !end;) {
         int status = tree_log_apply(session, tree, &from, upper, TREE_LOG_APPLY_MAX, least, &end, &merged);
         first = first ? first : status;
-        if (status == BANYAN_ENOMEM)
+        if (status == BANYAN_ENOMEM) {
+            *least = 1; /* what was not looked at must not be passed */
             break;
+        }
         if (pauses && pressure(log) < 2 * DUE)
             task_sleep(PAUSE_NS);
         log_count(&log->stats.merge_calls, 1);
     }
     log_count(&log->stats.merged, merged);
     return first;
+}
+
+/* Sees to it that the log's room, which what is doubtful keeps from being free, does not hold it up. */
+static int settle(struct log *log, struct tree_session *session, struct tree *tree)
+{
+    atomic_store_relaxed(&log->beyond, true); /* whoever waits looks again soon */
+    int status = tree_log_settle(session, tree);
+    atomic_store_relaxed(&log->beyond, false); /* as above */
+    return status;
 }
 
 /* Also the indexes' doubtful keys. The first error; *least: of what is not merged. */
@@ -162,8 +175,7 @@ static int merge_all(struct log *log, struct tree_session *session, bool pauses,
         struct unmerged *table = tree_log_table(index->tree);
         int status = 0;
         if (table) {
-
-            status = tree_log_settle(session, index->tree);
+            status = settle(log, session, index->tree);
             int merged = merge_range(log, session, index->tree, (struct format_key){0}, NULL, pauses, least);
             status = status ? status : merged;
         }
@@ -197,7 +209,7 @@ static bool turn_take(struct log *log)
     return mine;
 }
 
-static void turn_give(struct log *log)
+void log_turn_give(struct log *log)
 {
     spinlock_lock(&log->lock);
     log->merging = false;
@@ -226,11 +238,12 @@ int log_merge(struct log *log, struct tree_session *session)
         seen = logged;
         const uint32_t full = pressure(log);
         const bool due = (logged != merged_at && full >= DUE) || full >= 2 * DUE;
-        const bool idle = quiet >= 4 && (unmerged_all(log) || log->published < log->sequence);
+        const bool idle = quiet >= 4 && (unmerged_all(log) || atomic_load_relaxed(&log->published) <
+                                                                  atomic_load_relaxed(&log->sequence));
         if ((due || idle) && turn_take(log)) {
             merged_at = logged;
             int status = cycle(log, session, !idle);
-            turn_give(log);
+            log_turn_give(log);
             if (!status)
                 quiet = idle ? 0 : quiet;
             if (!status && !idle)
@@ -243,7 +256,7 @@ int log_merge(struct log *log, struct tree_session *session)
 
 /* ---- on demand ---- */
 
-static void turn_wait(struct log *log)
+void log_turn_wait(struct log *log)
 {
     while (!turn_take(log))
         task_sleep(20 * MICROSECOND);
@@ -255,7 +268,8 @@ int log_flush(struct log *log, struct tree_session *session, struct tree *tree, 
     uint64_t least = UINT64_MAX;
     if (!tree_log_table(tree))
         return 0;
-    turn_wait(log);
+    log_turn_wait(log);
+    (void)settle(log, session, tree);                           /* what stays doubtful counts as not merged */
     const uint64_t drawn = atomic_load_acquire(&log->sequence); /* as in cycle */
     int status = merge_range(log, session, tree, lower, upper, false, &least);
     if (!status && least <= drawn)
@@ -264,18 +278,18 @@ int log_flush(struct log *log, struct tree_session *session, struct tree *tree, 
     /* What is merged must not be done again over what its next owner writes. */
     if (!status)
         status = cycle(log, session, false);
-    if (!status && log->published < drawn)
+    if (!status && atomic_load_relaxed(&log->published) < drawn) /* the turn is this task's */
         status = pool_fail(tree_session_pool(session), BANYAN_EBUSY,
                            "index %s: the log has to be kept for another range", tree_name(tree));
-    turn_give(log);
+    log_turn_give(log);
     return status;
 }
 
 int log_flush_all(struct log *log, struct tree_session *session)
 {
-    turn_wait(log);
+    log_turn_wait(log);
     int status = cycle(log, session, false);
-    turn_give(log);
+    log_turn_give(log);
     return status;
 }
 

@@ -25,7 +25,11 @@ struct log_segment {
     uint32_t size, tail;
     uint64_t last;   /* the greatest sequence in it */
     uint32_t flying; /* frames under way */
-    bool broken;     /* a frame failed: nothing more is written into it, nor is it used again */
+    /* A frame failed, of it or of an earlier segment which its header calls complete: nothing more is written
+     * into it, nor is it used again. */
+    bool broken;
+    bool asked;  /* the memory node was asked to take it back, and may have done so */
+    bool trusts; /* its header says that the one before it is complete */
 };
 
 /* Where a frame lies, in one copy of it. */
@@ -44,19 +48,19 @@ struct log_stream {
     struct log_segment *current;           /* owned; NULL: none yet */
     struct log_segment *used, **used_last; /* owned; full or broken, the oldest first */
     struct log_segment *spare;             /* owned; all of it is merged */
-    struct log_segment *broken;            /* owned; likewise, to be given back */
+    struct log_segment *broken;            /* owned; likewise, to be given back, and for nothing else */
     uint32_t used_count, segments;
     uint64_t segment_bytes;
     struct log_place *flights, **flights_last;
     uint64_t next_number;
-    bool switching;  /* a task makes the next segment */
-    uint64_t opened; /* the incarnation in which the memory node was told; 0: never */
-    gaddr control;   /* with `opened` */
-    uint64_t published;
+    bool switching;     /* a task makes the next segment */
+    uint64_t opened;    /* the incarnation in which the memory node was told; 0: never */
+    gaddr control;      /* with `opened`; GADDR_NULL: none was written yet */
+    uint64_t published; /* all memory nodes have it */
 };
 
-/* Room for a frame; waits for a segment where there is none. `beyond`: also more segments than writers may
- * have. 0, or an error, and nothing was written. */
+/* Room for a frame; waits for a segment where there is none. `beyond`, and while log->beyond: also more
+ * segments than writers may have. 0, or an error, and nothing was written. */
 int log_stream_reserve(struct log_stream *stream, struct tree_session *session, uint32_t bytes, bool beyond,
                        struct log_place *place);
 /* Writes the frame's header for its place. Its sequences are drawn behind the reserving: what waits for room
@@ -143,7 +147,10 @@ struct log {
     struct random random;
     struct log_index *indexes; /* owned */
     struct log_kept *kept;     /* owned */
-    uint64_t published;
+    uint64_t published;        /* also atomic */
+    bool beyond; /* atomic: a merger logs again what is doubtful, which must not wait for the segments that it
+                    keeps from being free */
+    bool sealed; /* nothing more is published: what is kept could not be noted */
     bool merging;           /* a merger makes a cycle */
     uint64_t logged;        /* atomic: bytes, for the mergers' pace */
     struct log_stats stats; /* atomic, relaxed */
@@ -151,8 +158,12 @@ struct log {
 
 /* False: no memory. `floor` 0: all that is not below the watermark. */
 bool log_keep(struct log *log, struct tree *tree, uint64_t version, uint64_t floor);
-/* One that was kept until exactly this version. */
-void log_keep_end(struct log *log, const struct tree *tree, uint64_t version);
+/* Until log_unhold nothing that is drawn behind the call is passed. `hold`: the caller's. */
+void log_hold(struct log *log, struct log_kept *hold);
+void log_unhold(struct log *log, struct log_kept *hold);
+/* No cycle is under way from here to log_turn_give. Suspends. */
+void log_turn_wait(struct log *log);
+void log_turn_give(struct log *log);
 /* So many sequences; returns the first. */
 uint64_t log_draw(struct log *log, uint32_t count);
 /* False: no memory. */

@@ -21,18 +21,25 @@ static int stream_open(struct log_stream *stream, struct tree_session *session)
 {
     struct pool_log log;
     const uint64_t incarnation = fabric_incarnation(stream->log->fabric);
-    if (stream->opened == incarnation)
+    spinlock_lock(&stream->lock);
+    const uint64_t opened = stream->opened;
+    const gaddr known = stream->control;
+    const struct format_log_control control = {.owner = fabric_self(stream->log->fabric),
+                                               .watermark = stream->published};
+    spinlock_unlock(&stream->lock);
+    if (opened == incarnation)
         return 0;
     int status = pool_log_open(tree_session_pool(session), stream->node, &log);
     if (status)
         return status;
-    /* The watermark begins anew with each process, whose log it is. */
-    struct format_log_control control = {.owner = fabric_self(stream->log->fabric),
-                                         .watermark = stream->published};
-    uint8_t bytes[FORMAT_LOG_BLOCK];
-    format_log_control_encode(&control, bytes);
-    struct fabric_command write = pool_write_command(log.control, bytes, sizeof bytes);
-    status = pool_execute(tree_session_pool(session), stream->node, &write, 1);
+    /* The watermark begins anew with each process, whose log it is. Of a block that was written before, the
+     * merger alone writes the word: this one may be older than what it publishes just now. */
+    if (log.control != known) {
+        uint8_t bytes[FORMAT_LOG_BLOCK];
+        format_log_control_encode(&control, bytes);
+        struct fabric_command write = pool_write_command(log.control, bytes, sizeof bytes);
+        status = pool_execute(tree_session_pool(session), stream->node, &write, 1);
+    }
     if (status)
         return status;
     spinlock_lock(&stream->lock);
@@ -86,12 +93,15 @@ static int segment_begin(struct log_stream *stream, struct tree_session *session
                     FORMAT_LOG_BLOCK;
     segment->tail = FORMAT_LOG_BLOCK;
     segment->last = 0;
+    spinlock_lock(&stream->lock);
     const struct log_segment *before = stream->current;
+    segment->trusts = before && !before->broken;
     const struct format_log_segment header = {.owner = fabric_self(stream->log->fabric),
                                               .number = segment->number,
                                               .nonce = segment->nonce,
                                               .size = segment->size,
-                                              .before = before && !before->broken ? before->tail : 0};
+                                              .before = segment->trusts ? before->tail : 0};
+    spinlock_unlock(&stream->lock);
     format_log_segment_encode(&header, bytes);
     struct fabric_command write = pool_write_command(segment->pool.address, bytes, sizeof bytes);
     return pool_execute(tree_session_pool(session), stream->node, &write, 1);
@@ -105,7 +115,8 @@ static void segment_retire(struct log_stream *stream, struct log_segment *segmen
     stream->used_count++;
 }
 
-/* The current segment is full, or there is none. BANYAN_ENOSPC: there is no room now. */
+/* The current segment is full, or there is none. BANYAN_ENOSPC: there is no room now. 0: the caller looks
+ * again. */
 static int stream_switch(struct log_stream *stream, struct tree_session *session)
 {
     spinlock_lock(&stream->lock);
@@ -118,7 +129,9 @@ static int stream_switch(struct log_stream *stream, struct tree_session *session
         return status;
     status = segment_begin(stream, session, segment);
     spinlock_lock(&stream->lock);
-    if (status) { /* nobody looks for frames under that nonce: its header may be there or not */
+    /* No frame gets that nonce, so it does not matter whether the header is there, nor that it is not true:
+     * of the one before it a frame has failed meanwhile. */
+    if (status || (segment->trusts && stream->current->broken)) {
         segment->next = stream->broken;
         stream->broken = segment;
     } else {
@@ -176,7 +189,7 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
     int status = 0;
     for (bool waited = false;; waited = true) {
         spinlock_lock(&stream->lock);
-        enum room room = room_find(stream, bytes, beyond);
+        enum room room = room_find(stream, bytes, beyond || atomic_load_relaxed(&log->beyond)); /* a hint */
         if (room == ROOM)
             place_take(stream, bytes, place);
         stream->switching |= room == ROOM_SWITCH;
@@ -213,11 +226,23 @@ void log_stream_seal(struct log_place *place, struct format_log_frame *frame)
     spinlock_lock(&stream->lock);
     /* What is under way in the segment before leaves open whether that is complete. */
     const struct log_place *first = stream->flights;
-    uint32_t committed = first->segment == place->segment ? first->position : 0;
+    uint32_t committed = first->segment == place->segment && !first->segment->broken ? first->position : 0;
     if (frame->last > place->segment->last)
         place->segment->last = frame->last;
     spinlock_unlock(&stream->lock);
     format_log_frame_seal(frame, place->segment->nonce, place->position, committed);
+}
+
+/* Under the lock. The headers of those behind it may say that it is complete. */
+static void segment_break(struct log_stream *stream, struct log_segment *segment)
+{
+    segment->broken = true;
+    if (segment == stream->current)
+        return;
+    for (; segment; segment = segment->next)
+        segment->broken = true;
+    if (stream->current)
+        stream->current->broken = true;
 }
 
 void log_stream_landed(struct log_place *place, bool whole)
@@ -233,7 +258,7 @@ void log_stream_landed(struct log_place *place, bool whole)
     assert(place->segment->flying);
     place->segment->flying--;
     if (!whole)
-        place->segment->broken = true;
+        segment_break(stream, place->segment);
     spinlock_unlock(&stream->lock);
 }
 
@@ -260,6 +285,9 @@ static int segment_give(struct log_stream *stream, struct tree_session *session,
     int status = stream_open(stream, session);
     if (!status)
         status = pool_log_give(tree_session_pool(session), stream->node, &segment->pool);
+    if (status == BANYAN_EINVAL && segment->asked)
+        status = 0; /* it was served before, and the answer was lost */
+    segment->asked = true;
     if (status)
         return status;
     spinlock_lock(&stream->lock);
@@ -284,8 +312,8 @@ static int list_give(struct log_stream *stream, struct tree_session *session, st
         if (!status)
             continue;
         spinlock_lock(&stream->lock);
-        segment->next = *list;
-        *list = segment;
+        segment->next = stream->broken; /* it may be another's by now */
+        stream->broken = segment;
         spinlock_unlock(&stream->lock);
         return status;
     }
@@ -293,7 +321,7 @@ static int list_give(struct log_stream *stream, struct tree_session *session, st
 
 int log_stream_give_broken(struct log_stream *stream, struct tree_session *session)
 {
-    return stream->broken ? list_give(stream, session, &stream->broken) : 0;
+    return list_give(stream, session, &stream->broken);
 }
 
 int log_stream_close(struct log_stream *stream, struct tree_session *session)
@@ -304,13 +332,21 @@ int log_stream_close(struct log_stream *stream, struct tree_session *session)
         stream->current = NULL;
     }
     spinlock_unlock(&stream->lock);
-    log_stream_free_up_to(stream, stream->published);
+    log_stream_free_up_to(stream, atomic_load_relaxed(&stream->log->published)); /* no cycle is under way */
     if (stream->used || stream->current)
         return pool_fail(tree_session_pool(session), BANYAN_EBUSY,
                          "the log on memory node %u is not merged yet", stream->node);
     int status = list_give(stream, session, &stream->spare);
     if (!status)
         status = list_give(stream, session, &stream->broken);
+    if (status || !stream->opened)
+        return status;
+    /* The control block, and segments of which a lost answer has told. */
+    status = pool_log_release(tree_session_pool(session), stream->node, fabric_self(stream->log->fabric));
+    spinlock_lock(&stream->lock);
+    stream->opened = 0;
+    stream->control = GADDR_NULL;
+    spinlock_unlock(&stream->lock);
     return status;
 }
 

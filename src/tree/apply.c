@@ -62,6 +62,7 @@ int tree_logged_merge_one(struct tree_session *session, struct tree *tree, const
     session->ahead_count = ahead_count;
     if (!status && one.existed)
         release(session, tree, merge, one.old, one.old_length);
+    unmerged_merged(tree_log_table(tree), session->pool.epoch, merge, !status);
     return status;
 }
 
@@ -146,12 +147,13 @@ int tree_log_settle(struct tree_session *session, struct tree *tree)
     struct unmerged *table = tree_log_table(tree);
     struct format_key_copy key = {0}, last = {.length = UINT16_MAX};
     int status = 0;
+    session->draining = true;
     while (table && !status && unmerged_doubtful(table, session->pool.epoch, &key)) {
         bool same = last.length == key.length && !memcmp(last.bytes, key.bytes, key.length);
-        if (same) /* the range is not this process's any more */
-            return BANYAN_EFENCED;
         last = key;
-        status = tree_modify_here(session, tree, key.bytes, key.length, keep, NULL);
+        status = same ? BANYAN_EFENCED /* the range is not this process's any more */
+                      : tree_modify_here(session, tree, key.bytes, key.length, keep, NULL);
     }
+    session->draining = false;
     return status;
 }

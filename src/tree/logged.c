@@ -67,6 +67,12 @@ bool tree_logs(const struct tree_session *session, const struct tree *tree)
     return session->right == TREE_OWNED && session->logged && !session->through && session->compute->log.open;
 }
 
+bool tree_merge_void(const struct tree_session *session, struct tree *tree, struct format_key key)
+{
+    struct unmerged *table = session->through ? tree_log_table(tree) : NULL;
+    return table && unmerged_void(table, key);
+}
+
 enum unmerged_found tree_logged_find(struct tree_session *session, struct tree *tree, struct format_key key,
                                      uint8_t *value, uint32_t *length)
 {
@@ -245,17 +251,18 @@ static int doubt_end(struct logging *logging, const struct unmerged_look *look)
     return status;
 }
 
+#define SHARED_WAIT_NS 5000u
+
 /* What the table has shares its parts with what the leaf has: it goes there first. */
 static int shared_merge(struct logging *logging)
 {
     struct unmerged_merge merge;
     struct tree_session *session = logging->session;
     if (!unmerged_take_one(logging->table, logging->node, &merge)) {
-        task_yield(); /* it is being merged */
+        task_sleep(SHARED_WAIT_NS); /* it is being merged */
         return TREE_RESTART;
     }
     int status = tree_logged_merge_one(session, logging->tree, &merge);
-    unmerged_merged(logging->table, session->pool.epoch, &merge, !status);
     logging->read = false;
     return status ? status : TREE_RESTART;
 }

@@ -12,6 +12,9 @@
  */
 bool tree_logs(const struct tree_session *session, const struct tree *tree);
 
+/* The session merges, and what it merges of the key has left the table with the key's range. */
+bool tree_merge_void(const struct tree_session *session, struct tree *tree, struct format_key key);
+
 /* What the table has of the key: it is asked before the pool and the cache are (L4). Its answer rests on what
  * this process knows (O2). */
 enum unmerged_found tree_logged_find(struct tree_session *session, struct tree *tree, struct format_key key,
@@ -37,7 +40,7 @@ int tree_logged_commit(struct tree_session *session, struct tree *tree, struct t
 int tree_lookup_leaf(struct tree_session *session, struct tree *tree, struct format_key key, void *value,
                      size_t *length);
 /* apply.c: puts the entry into its leaf, in the operation under way; what that takes out of the slot is
- * released. 0, an error, or a verdict of turn.h. */
+ * released, and the merging has ended. 0, an error, or a verdict of turn.h. */
 int tree_logged_merge_one(struct tree_session *session, struct tree *tree,
                           const struct unmerged_merge *merge);
 /* modify.c: a change of the key's leaf, in the operation under way, whatever the row says of logging. As

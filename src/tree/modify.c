@@ -816,7 +816,8 @@ static int change_run(struct change *change)
         change->asked = right == TREE_OTHERS;
         if (change->asked)
             tree_turn_ask(&turn);
-        if ((change->mine || session->through) && right != TREE_OWNED)
+        if ((change->mine || session->through) &&
+            (right != TREE_OWNED || tree_merge_void(session, tree, change->key)))
             status = tree_not_owned(session, tree);
         else if (right <= TREE_OWNED)
             status = change_own(change);

@@ -879,7 +879,10 @@ static void batch_enter(struct tree_batch *batch, bool put)
         entry->capacity = entry->item->length;
         entry->others = right == TREE_OTHERS && (put || session->logged) && !session->through;
         entry->owner = entry->others ? session->owner : (struct fabric_process){0};
-        entry->deferred = right == TREE_MOVING || entry->others || (session->through && right != TREE_OWNED);
+        entry->deferred =
+            right == TREE_MOVING || entry->others ||
+            (session->through &&
+             (right != TREE_OWNED || tree_merge_void(session, batch->tree, item_key(entry->item))));
         entry->leased = !entry->deferred && right != TREE_SHARED;
         batch->leased |= entry->leased && right == TREE_OTHERS;
     }

@@ -178,8 +178,8 @@ static void session_rely(struct tree_session *session, const struct tree_row *ro
 {
     const bool mine = row->right == TREE_OWNED || (row->drains && session->draining);
     session->right = mine ? TREE_OWNED : row->right;
-    session->logged = row->logged;
-    session->log_epoch = row->epoch;
+    session->logged = row->logged || (mine && row->drains);
+    session->log_epoch = mine && row->drains ? row->drain_epoch : row->epoch;
     session->access = mine ? session->compute->owned_access : &tree_access_one_sided;
 }
 
@@ -618,6 +618,7 @@ static void rows_drain(const struct tree_table *installed, struct tree_table *fr
             continue;
         const struct tree_row *before = tree_table_find(installed, row->lower, false);
         row->drains = before->drains || (before->right == TREE_OWNED && before->logged);
+        row->drain_epoch = before->drains ? before->drain_epoch : before->epoch;
     }
 }
 

@@ -441,11 +441,22 @@ void unmerged_merged(struct unmerged *table, struct epoch_slot *slot, const stru
     struct unmerged_shard *shard = unmerged_shard(table, node);
     spinlock_lock(&shard->lock);
     assert(node->merging);
-    node->merging = false;
+    node->merging = node->dropped = false;
     if (node->committed.present && node->committed.sequence == merge->sequence) {
         node->committed.present = !done;
         node->committed.leafed = true;
     }
     unmerged_reap(table, slot, node);
     spinlock_unlock(&shard->lock);
+}
+
+bool unmerged_void(struct unmerged *table, struct format_key key)
+{
+    uint64_t hash = format_key_hash(key);
+    struct unmerged_shard *shard = &table->shards[hash % UNMERGED_SHARDS];
+    spinlock_lock(&shard->lock);
+    const struct unmerged_node *node = node_find(shard, hash, key);
+    bool dropped = node && node->dropped;
+    spinlock_unlock(&shard->lock);
+    return dropped;
 }

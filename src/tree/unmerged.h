@@ -142,6 +142,9 @@ uint32_t unmerged_take(struct unmerged *table, struct epoch_slot *slot, const st
 /* `done`: the leaf has it. Else it stays, and the leaf may have it nevertheless. */
 void unmerged_merged(struct unmerged *table, struct epoch_slot *slot, const struct unmerged_merge *merge,
                      bool done);
+/* In an operation that has announced the key's row: whether what is being merged of the key was dropped, so
+ * that it must not be put into the leaf, however the range came back. */
+bool unmerged_void(struct unmerged *table, struct format_key key);
 /* With the key's latch held: its committed entry, as unmerged_take would. False: there is none, or it is
  * being merged by another task. */
 bool unmerged_take_one(struct unmerged *table, struct unmerged_node *node, struct unmerged_merge *merge);
@@ -149,7 +152,7 @@ bool unmerged_take_one(struct unmerged *table, struct unmerged_node *node, struc
 bool unmerged_doubtful(struct unmerged *table, struct epoch_slot *slot, struct format_key_copy *key);
 
 /* The range is another's by now: its entries leave the table, whatever they are. No operation is under way in
- * it. `to` NULL: no end. */
+ * it; what is being merged finds unmerged_void. `to` NULL: no end. */
 void unmerged_drop(struct unmerged *table, struct epoch_slot *slot, struct format_key from,
                    const struct format_key *to);
 

@@ -304,8 +304,11 @@ void unmerged_drop(struct unmerged *table, struct epoch_slot *slot, struct forma
             struct unmerged_shard *shard = unmerged_shard(table, nodes[i]);
             spinlock_lock(&shard->lock);
             if (nodes[i]->listed) {
-                assert(!nodes[i]->latched && !nodes[i]->merging);
+                assert(!nodes[i]->latched);
+                nodes[i]->dropped = nodes[i]->merging;
                 nodes[i]->committed.present = nodes[i]->pending.present = false;
+                nodes[i]->doubt = false;
+                nodes[i]->frame = NULL;
                 unmerged_reap(table, slot, nodes[i]);
             }
             spinlock_unlock(&shard->lock);

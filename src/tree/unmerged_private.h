@@ -43,8 +43,9 @@ struct unmerged_node {
     struct unmerged_wait *waiting, **last; /* for the latch */
     struct wakeup *awaiting;               /* the latch's holder waits for the fate of what is pending */
     bool latched, merging;
-    bool doubt;  /* what is pending was in a frame that may have been written or not */
-    bool listed; /* also under the order's lock: in the ordered list */
+    bool dropped; /* while it was being merged: that must not reach the leaf */
+    bool doubt;   /* what is pending was in a frame that may have been written or not */
+    bool listed;  /* also under the order's lock: in the ordered list */
     uint16_t key_length;
     uint8_t levels;
     uint8_t *key;

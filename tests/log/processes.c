@@ -1,0 +1,236 @@
+/* processes.c - see processes.h. */
+#include "processes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "fabric/local.h"
+#include "tree/wrapper.h"
+
+static const struct format_geometry geometry = {.key_kind = FORMAT_KEY_FIXED,
+                                                .key_bytes = 8,
+                                                .value_bytes = PROCESSES_VALUE,
+                                                .leaf_bytes = 512,
+                                                .internal_bytes = 512};
+
+/* ---- the fabric of a process ---- */
+
+struct process_fabric {
+    struct wrapper wrapper;
+    bool dead;
+    uint64_t since[PROCESSES_NODES]; /* lists of earlier incarnations are refused */
+    process_hook *hook;
+    void *context;
+};
+
+static int run_list(struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    struct process_fabric *fabric = (struct process_fabric *)endpoint->fabric;
+    if (fabric->dead || (list->incarnation && list->incarnation < fabric->since[list->node]))
+        return BANYAN_EFENCED;
+    if (fabric->hook)
+        return fabric->hook(fabric->context, endpoint, list);
+    return wrapper_pass(endpoint, list, list->count);
+}
+
+static int run_call(struct fabric_endpoint *endpoint, uint16_t node, const void *request, size_t length,
+                    void *reply, size_t capacity, size_t *reply_length)
+{
+    const struct process_fabric *fabric = (const struct process_fabric *)endpoint->fabric;
+    return fabric->dead ? BANYAN_EFENCED
+                        : wrapper_call(endpoint, node, request, length, reply, capacity, reply_length);
+}
+
+static const struct fabric_ops process_ops = {
+    .execute = wrapper_execute,
+    .call = run_call,
+    .endpoint_open = wrapper_endpoint_open,
+    .endpoint_close = wrapper_endpoint_close,
+    .close = wrapper_close,
+    .incarnation = wrapper_incarnation,
+};
+
+void process_hooked(struct process *process, process_hook *hook, void *context)
+{
+    process->trouble->hook = hook;
+    process->trouble->context = context;
+}
+
+int process_cut(struct process *process, struct fabric_endpoint *endpoint, struct fabric_list *list,
+                uint16_t count)
+{
+    wrapper_pass(endpoint, list, count);
+    process->trouble->since[list->node] = ++process->trouble->wrapper.incarnation;
+    return BANYAN_ENET;
+}
+
+int process_refuse(struct process *process, struct fabric_list *list)
+{
+    process->trouble->since[list->node] = ++process->trouble->wrapper.incarnation;
+    return BANYAN_EFENCED;
+}
+
+/* ---- life ---- */
+
+void process_check(const struct process *process, int status)
+{
+    if (status)
+        fail_msg("%s: %s", error_name(status), tree_session_error(process->session)->text);
+}
+
+void processes_open(struct processes *processes, unsigned nodes, uint64_t log_bytes)
+{
+    struct memory_options options = {.pool_bytes = 64 << 20, .log_bytes = log_bytes};
+    struct error error = {0};
+    *processes = (struct processes){.nodes = nodes};
+    for (uint16_t n = 0; n < nodes; n++) {
+        options.node = n;
+        assert_int_equal(memory_node_create(&processes->memory[n], &options, &error), 0);
+    }
+    log_options_default(&processes->options);
+    processes->options.segment_bytes = 64 << 10;
+    processes->options.frame_bytes = 2048;
+    processes->options.seed = 1;
+    processes->options.wait_ns = 20 * 1000 * 1000;
+}
+
+static void process_close(struct process *process)
+{
+    log_destroy(process->log);
+    tree_close(process->tree);
+    tree_session_destroy(process->spare);
+    tree_session_destroy(process->session);
+    pool_worker_abandon(process->worker);
+    tree_compute_destroy(process->compute);
+    fabric_close(process->fabric);
+}
+
+void processes_close(struct processes *processes)
+{
+    for (unsigned i = 0; i < processes->count; i++)
+        process_close(&processes->all[i]);
+    for (unsigned n = 0; n < processes->nodes; n++)
+        memory_node_destroy(processes->memory[n]);
+}
+
+struct process *process_start(struct processes *processes)
+{
+    const struct fabric_target *targets[PROCESSES_NODES];
+    struct tree_switches switches = {.cache_bytes = 64 << 10};
+    struct error error = {0};
+    struct process *process = &processes->all[processes->count];
+    assert_true(processes->count < PROCESSES_MAX);
+    for (unsigned n = 0; n < processes->nodes; n++)
+        targets[n] = memory_node_target(processes->memory[n]);
+    struct fabric *inner =
+        fabric_local_create(targets, (uint16_t)processes->nodes, (uint16_t)(processes->count + 1), &error);
+    assert_non_null(inner);
+    process->trouble = calloc(1, sizeof *process->trouble);
+    assert_non_null(process->trouble);
+    wrapper_init(&process->trouble->wrapper, &process_ops, run_list, inner);
+    process->fabric = &process->trouble->wrapper.fabric;
+    assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
+    assert_int_equal(tree_compute_create(&process->compute, process->fabric, &switches, &error), 0);
+    assert_int_equal(pool_worker_create(&process->worker, tree_compute_pool(process->compute), &error), 0);
+    assert_int_equal(tree_session_create(&process->session, process->compute, process->worker, &error), 0);
+    assert_int_equal(tree_session_create(&process->spare, process->compute, process->worker, &error), 0);
+    processes->options.seed++;
+    assert_int_equal(log_create(&process->log, process->compute, &processes->options, &error), 0);
+    if (processes->count++) {
+        process_check(process, tree_open(process->session, "logged", &process->tree));
+    } else {
+        process_check(process, tree_format(process->session));
+        process_check(process, tree_create(process->session, "logged", &geometry, &process->tree));
+    }
+    assert_int_equal(log_attach(process->log, process->tree, &error), 0);
+    return process;
+}
+
+/* ---- who owns ---- */
+
+static void adopt(struct processes *processes, struct process *process, enum tree_right right)
+{
+    struct tree_rights_row row = {.right = right, .epoch = process->epoch, .logged = right == TREE_OWNED};
+    processes->version++;
+    process_check(process, tree_rights_adopt(process->session, process->tree, processes->version,
+                                             fabric_incarnation(process->fabric), &row, 1));
+}
+
+void process_moving(struct processes *processes, struct process *process)
+{
+    adopt(processes, process, TREE_MOVING);
+}
+
+void process_own_still(struct processes *processes, struct process *process)
+{
+    adopt(processes, process, TREE_OWNED);
+}
+
+void process_own(struct processes *processes, struct process *process)
+{
+    adopt(processes, process, TREE_MOVING);
+    process->epoch = processes->version;
+    process_check(process, log_inherit(process->log, process->session, process->tree, processes->heirs,
+                                       processes->heir_count, (struct format_key){0}, NULL, process->epoch));
+    adopt(processes, process, TREE_OWNED);
+}
+
+void process_dies(struct processes *processes, struct process *process)
+{
+    process->trouble->dead = true;
+    if (!process->epoch)
+        return;
+    assert_true(processes->heir_count < 8);
+    processes->heirs[processes->heir_count++] =
+        (struct log_heir){fabric_self(process->fabric), process->epoch};
+}
+
+void heirs_end(struct processes *processes, struct process *owner)
+{
+    processes->version++;
+    processes->heir_count = 0;
+    log_released(owner->log, owner->tree, processes->version);
+}
+
+/* ---- operations ---- */
+
+void key_of(unsigned number, uint8_t key[8])
+{
+    memset(key, 0, 8);
+    for (unsigned i = 0; i < 4; i++)
+        key[4 + i] = (uint8_t)(number >> (24 - 8 * i));
+}
+
+int process_put(struct process *process, unsigned number, uint64_t value)
+{
+    uint8_t key[8], bytes[PROCESSES_VALUE] = {0};
+    key_of(number, key);
+    for (unsigned i = 0; i + 8 <= sizeof bytes; i += 8)
+        memcpy(bytes + i, &value, 8);
+    return tree_upsert(process->session, process->tree, key, 8, bytes, sizeof bytes);
+}
+
+int process_delete(struct process *process, unsigned number)
+{
+    uint8_t key[8];
+    key_of(number, key);
+    return tree_delete(process->session, process->tree, key, 8);
+}
+
+uint64_t process_get(struct process *process, unsigned number)
+{
+    uint8_t key[8], bytes[PROCESSES_VALUE];
+    size_t length = sizeof bytes;
+    uint64_t value;
+    key_of(number, key);
+    int status = tree_lookup(process->session, process->tree, key, 8, bytes, &length);
+    if (status == BANYAN_ENOTFOUND)
+        return 0;
+    process_check(process, status);
+    assert_int_equal(length, sizeof bytes);
+    assert_memory_equal(bytes, bytes + 8, 8);
+    assert_memory_equal(bytes, bytes + 16, 8);
+    memcpy(&value, bytes, 8);
+    return value;
+}

@@ -1,0 +1,357 @@
+/*
+ * test_log_rules.c - single rules of the owner's log, each where it is easily broken: what happens between
+ * two given lists is brought about by hand (processes.h). One thread.
+ */
+#include "processes.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "failing.h"
+#include "log/state.h"
+#include "tree/wrapper.h"
+
+static struct processes world;
+
+static bool is_frame(const struct process *process, const struct fabric_list *list)
+{
+    const struct fabric_command *last = &list->commands[list->count - 1];
+    const struct log_segment *current = process->log->streams[list->node].current;
+    return last->operation == FABRIC_WRITE && current && last->address > current->pool.address &&
+           last->address < current->pool.address + current->size;
+}
+
+/* ---- the watermark ---- */
+
+/* A hook that does something before the first WRITE of so many bytes. */
+struct moment {
+    struct process *process;
+    uint32_t least, most;
+    void (*act)(struct process *process);
+    unsigned acted;
+    bool no_frame, within;
+};
+
+static int at_moment(void *context, struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    struct moment *moment = context;
+    const struct fabric_command *last = &list->commands[list->count - 1];
+    if (!moment->within && !moment->acted && last->operation == FABRIC_WRITE &&
+        last->length >= moment->least && last->length <= moment->most &&
+        !(moment->no_frame && is_frame(moment->process, list))) {
+        moment->within = true;
+        moment->act(moment->process);
+        moment->within = false;
+        moment->acted++;
+    }
+    return wrapper_pass(endpoint, list, list->count);
+}
+
+static void merge_meanwhile(struct process *process)
+{
+    assert_int_equal(log_flush_all(process->log, process->spare), 0);
+}
+
+static unsigned keys_right(struct process *process, unsigned from, unsigned to, uint64_t value)
+{
+    unsigned right = 0;
+    for (unsigned i = from; i < to; i++)
+        right += process_get(process, i) == value + i;
+    return right;
+}
+
+static void put_keys(struct process *process, unsigned from, unsigned to, uint64_t value)
+{
+    for (unsigned i = from; i < to; i++)
+        process_check(process, process_put(process, i, value + i));
+}
+
+/* A cycle between what is logged again and its place in the table does not take it for merged. */
+static void a_cycle_while_a_range_is_inherited(void **state)
+{
+    (void)state;
+    processes_open(&world, 2, 0);
+    struct process *first = process_start(&world), *second = process_start(&world);
+    process_own(&world, first);
+    put_keys(first, 0, 40, 1000);
+    process_dies(&world, first);
+    struct moment moment = {.process = second, .least = 512, .most = UINT32_MAX, .act = merge_meanwhile};
+    process_hooked(second, at_moment, &moment);
+    process_own(&world, second);
+    assert_int_equal(moment.acted, 1);
+    process_hooked(second, NULL, NULL);
+    heirs_end(&world, second);
+    /* What was taken over counts as merged no sooner than it is: the process may publish now, and dies. */
+    put_keys(second, 100, 101, 1);
+    process_dies(&world, second);
+    struct process *third = process_start(&world);
+    process_own(&world, third);
+    assert_int_equal(keys_right(third, 0, 40, 1000), 40);
+    processes_close(&world);
+}
+
+/* Whatever allocation fails while everything is merged, the watermark passes nothing that was not. */
+static void merging_that_runs_out_of_memory(void **state)
+{
+    (void)state;
+    for (unsigned failing = 1, met = 1; met; failing++) {
+        processes_open(&world, 2, 0);
+        struct process *first = process_start(&world), *second = process_start(&world);
+        process_own(&world, first);
+        put_keys(first, 0, 300, 1000);
+        failing_begin(&(struct failing_order){
+            .calls = FAILING_MEMORY, .where = FAILING_HERE, .first = failing, .count = 1, .error = 12});
+        int status = log_flush_all(first->log, first->session);
+        met = failing_end();
+        assert_true(met || !status);
+        process_dies(&world, first);
+        process_own(&world, second);
+        assert_int_equal(keys_right(second, 0, 300, 1000), 300);
+        processes_close(&world);
+    }
+}
+
+static uint64_t watermark_in_pool(struct process *process)
+{
+    uint8_t bytes[FORMAT_LOG_BLOCK] __attribute__((aligned(8)));
+    struct format_log_control control;
+    struct fabric_command read = pool_read_command(process->log->streams[0].control, bytes, sizeof bytes);
+    struct pool_session *pool = tree_session_pool(process->session);
+    pool_session_begin(pool);
+    process_check(process, pool_execute(pool, 0, &read, 1));
+    pool_read_settle(&read);
+    assert_null(format_log_control_decode(bytes, &control));
+    return control.watermark;
+}
+
+/* The log is opened again after a loss; a merger publishes just then. */
+static void a_watermark_never_goes_back(void **state)
+{
+    (void)state;
+    processes_open(&world, 1, 0);
+    struct process *first = process_start(&world);
+    process_own(&world, first);
+    heirs_end(&world, first);
+    put_keys(first, 0, 10, 1);
+    process_check(first, log_flush_all(first->log, first->session));
+    put_keys(first, 10, 20, 1);
+    struct fabric_list none = {.node = 0};
+    process_refuse(first, &none);
+    process_own_still(&world, first);
+    /* The header's WRITE, or the control block's: whatever comes first. */
+    struct moment moment = {.process = first,
+                            .least = FORMAT_LOG_BLOCK,
+                            .most = FORMAT_LOG_BLOCK,
+                            .act = merge_meanwhile,
+                            .no_frame = true};
+    process_hooked(first, at_moment, &moment);
+    for (unsigned i = 0; i < 3000 && !moment.acted; i++)
+        process_check(first, process_put(first, i % 10, i + 1));
+    process_hooked(first, NULL, NULL);
+    assert_int_equal(moment.acted, 1);
+    struct log_stats stats;
+    log_stats(first->log, &stats);
+    assert_true(stats.watermark > 20);
+    assert_true(watermark_in_pool(first) >= stats.watermark);
+    processes_close(&world);
+}
+
+/* ---- what frames say of those before them ---- */
+
+static uint32_t sealed_committed(struct process *process, struct log_place *place)
+{
+    uint8_t bytes[1024];
+    struct format_log_frame frame;
+    uint32_t committed;
+    (void)process;
+    format_log_frame_begin(&frame, bytes, sizeof bytes);
+    const struct format_log_entry entry = {
+        .kind = FORMAT_LOG_DELETE, .epoch = 1, .sequence = 1, .key = {(const uint8_t *)"key", 3}};
+    assert_true(format_log_frame_add(&frame, &entry));
+    log_stream_seal(place, &frame);
+    memcpy(&committed, frame.bytes + 24, 4);
+    return committed;
+}
+
+static void place_reserve(struct process *process, uint32_t bytes, struct log_place *place)
+{
+    pool_session_begin(tree_session_pool(process->session));
+    process_check(process,
+                  log_stream_reserve(&process->log->streams[0], process->session, bytes, true, place));
+}
+
+/* A frame that never came must not be called complete by one that was reserved before it was known. */
+static void a_frame_behind_one_that_failed(void **state)
+{
+    (void)state;
+    struct log_place whole, failed, behind;
+    processes_open(&world, 1, 0);
+    struct process *first = process_start(&world);
+    place_reserve(first, 64, &whole);
+    log_stream_landed(&whole, true);
+    place_reserve(first, 128, &failed);
+    place_reserve(first, 64, &behind);
+    assert_ptr_equal(failed.segment, behind.segment);
+    log_stream_landed(&failed, false);
+    assert_true(sealed_committed(first, &behind) <= failed.position);
+    log_stream_landed(&behind, true);
+    processes_close(&world);
+}
+
+/* Nor by the header of the next segment, which was written while it was under way. */
+static void a_segment_behind_one_that_failed(void **state)
+{
+    (void)state;
+    struct log_place failed, full, behind, later;
+    processes_open(&world, 1, 0);
+    struct process *first = process_start(&world);
+    place_reserve(first, 64, &failed);
+    place_reserve(first, (64 << 10) - 192, &full);
+    assert_ptr_equal(failed.segment, full.segment);
+    log_stream_landed(&full, true);
+    place_reserve(first, 128, &behind); /* in a segment whose header says how far the one before it goes */
+    assert_ptr_not_equal(behind.segment, full.segment);
+    assert_true(behind.segment->trusts);
+    assert_int_equal(sealed_committed(first, &behind), 0);
+    log_stream_landed(&failed, false);
+    assert_int_equal(sealed_committed(first, &behind), 0);
+    log_stream_landed(&behind, true);
+    place_reserve(first, 64, &later);
+    assert_true(!sealed_committed(first, &later) || !later.segment->trusts);
+    log_stream_landed(&later, true);
+    processes_close(&world);
+}
+
+/* ---- unknown outcomes ---- */
+
+/* The n-th frame's list is cut before or behind its WRITE. */
+struct cut {
+    struct process *process;
+    bool arrives, refused;
+    unsigned frames; /* until it is; 0: never */
+};
+
+static int cut_frame(void *context, struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    struct cut *cut = context;
+    if (!cut->frames || !is_frame(cut->process, list) || --cut->frames)
+        return wrapper_pass(endpoint, list, list->count);
+    return cut->refused ? process_refuse(cut->process, list)
+                        : process_cut(cut->process, endpoint, list, cut->arrives ? list->count : 0);
+}
+
+/* Key 5 holds 1, and perhaps 2. */
+static void make_doubtful(struct process *process, bool arrives)
+{
+    struct cut cut = {.process = process, .arrives = arrives, .frames = 1};
+    process_check(process, process_put(process, 5, 1));
+    process_hooked(process, cut_frame, &cut);
+    assert_int_equal(process_put(process, 5, 2), BANYAN_EUNKNOWN);
+    process_hooked(process, NULL, NULL);
+    assert_int_equal(cut.frames, 0);
+    process_own_still(&world, process);
+}
+
+/* Either way, but for ever: what a reader has seen is there after a death. */
+static void an_unknown_outcome_is_settled(void **state)
+{
+    (void)state;
+    for (unsigned arrives = 0; arrives < 2; arrives++) {
+        processes_open(&world, 1, 0);
+        struct process *first = process_start(&world), *second = process_start(&world);
+        process_own(&world, first);
+        make_doubtful(first, arrives);
+        assert_int_equal(process_get(first, 5), 1); /* the write has not happened yet, for any reader */
+        process_check(first, tree_log_settle(first->session, first->tree));
+        assert_int_equal(process_get(first, 5), 2);
+        process_dies(&world, first);
+        process_own(&world, second);
+        assert_int_equal(process_get(second, 5), 2);
+        processes_close(&world);
+    }
+}
+
+/* Also in a range that is on its way to another process: it could never be given away else. */
+static void a_doubtful_key_in_a_range_that_leaves(void **state)
+{
+    (void)state;
+    processes_open(&world, 1, 0);
+    struct process *first = process_start(&world);
+    process_own(&world, first);
+    heirs_end(&world, first);
+    make_doubtful(first, true);
+    process_moving(&world, first);
+    process_check(first, log_flush(first->log, first->session, first->tree, (struct format_key){0}, NULL));
+    assert_int_equal(unmerged_count(tree_log_table(first->tree)), 0);
+    process_own_still(&world, first);
+    assert_int_equal(process_get(first, 5), 2);
+    processes_close(&world);
+}
+
+/* Also when the segments are full which it keeps from being free. */
+static void a_doubtful_key_in_a_log_that_is_full(void **state)
+{
+    (void)state;
+    processes_open(&world, 1, 1 << 20);
+    struct process *first = process_start(&world);
+    process_own(&world, first);
+    heirs_end(&world, first);
+    make_doubtful(first, false);
+    int status = 0;
+    for (unsigned i = 10; i < 4000 && !status; i++)
+        status = process_put(first, i, i);
+    assert_int_equal(status, BANYAN_ENOSPC);
+    assert_non_null(strstr(tree_session_error(first->session)->text, "not merged"));
+    assert_int_equal(process_get(first, 10), 10); /* reads go on */
+    process_check(first, log_flush_all(first->log, first->session));
+    process_check(first, process_put(first, 6, 6));
+    assert_int_equal(process_get(first, 5), 2);
+    process_check(first, log_close(first->log, first->session));
+    processes_close(&world);
+}
+
+/* ---- segments ---- */
+
+/* All that was taken is given back, also what memory nodes were asked to give and could not answer. */
+static void everything_is_given_back(void **state)
+{
+    (void)state;
+    processes_open(&world, 2, 0);
+    struct process *first = process_start(&world);
+    process_own(&world, first);
+    heirs_end(&world, first);
+    put_keys(first, 0, 900, 5);
+    process_check(first, log_close(first->log, first->session));
+    struct log_stats stats;
+    log_stats(first->log, &stats);
+    assert_int_equal(stats.segments, 0);
+    for (uint16_t n = 0; n < 2; n++) {
+        struct memory_log_processes page;
+        pool_session_begin(tree_session_pool(first->session));
+        process_check(first, pool_log_processes(tree_session_pool(first->session), n, 0, &page));
+        assert_int_equal(page.count, 0);
+    }
+    put_keys(first, 0, 10, 9); /* the log begins anew */
+    process_dies(&world, first);
+    struct process *second = process_start(&world);
+    process_own(&world, second);
+    assert_int_equal(keys_right(second, 0, 10, 9), 10);
+    assert_int_equal(keys_right(second, 10, 900, 5), 890);
+    processes_close(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cycle_while_a_range_is_inherited),
+        cmocka_unit_test(merging_that_runs_out_of_memory),
+        cmocka_unit_test(a_watermark_never_goes_back),
+        cmocka_unit_test(a_frame_behind_one_that_failed),
+        cmocka_unit_test(a_segment_behind_one_that_failed),
+        cmocka_unit_test(an_unknown_outcome_is_settled),
+        cmocka_unit_test(a_doubtful_key_in_a_range_that_leaves),
+        cmocka_unit_test(a_doubtful_key_in_a_log_that_is_full),
+        cmocka_unit_test(everything_is_given_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
