@@ -27,7 +27,7 @@ struct tree_row {
     enum tree_right right;
     struct fabric_process owner;
     uint64_t epoch;
-    bool drains; /* MOVING, and this process's and logged until now: it may still merge there ... */
+    bool drains;          /* MOVING, and this process's and logged until now: it may still merge there ... */
     uint64_t drain_epoch; /* ... and log again what is doubtful, under this epoch */
 };
 
