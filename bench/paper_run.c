@@ -247,16 +247,17 @@ static uint64_t cost_of(const struct fabric_cost *cost, enum paper_metric metric
     }
 }
 
-/* Of lookups that looked into the cache's entries. Where values stand in records an entry is the shortcut to
- * one. */
+/* Where values stand in records an entry is the shortcut to one. What is in an owner's log, and not merged,
+ * is found without either. */
 static double cache_metric(const struct bench_result *result, enum paper_metric metric)
 {
     const struct tree_cache_stats *cache = &result->cache;
     double met = (double)cache->entries.hits, all = met + (double)cache->entries.misses;
-    double values = result->records ? (double)cache->values.hits : met - (double)cache->shortcut_hits;
-    if (!(all > 0))
-        return NAN;
-    return (metric == PAPER_VALUES ? values : met) / all * 100;
+    if (metric == PAPER_VALUES) {
+        all = (double)result->kinds[WORKLOAD_LOOKUP].count;
+        met = result->records ? (double)cache->values.hits : met - (double)cache->shortcut_hits;
+    }
+    return all > 0 ? met / all * 100 : NAN;
 }
 
 static double metric_of(const struct bench_result *result, enum paper_metric metric)

@@ -52,16 +52,19 @@ static void complete_paper(struct bench_request *request, struct argp_state *sta
  * ours the skew among them. DEX's cache holds a share of the keys (testbed.h), and what it misses depends on
  * the skew of the keys that there are, not on that among more. It is full, and has changed several times,
  * before anything counts: misses fill it at a tenth of their rate, and about a third of the operations miss.
+ * Dinomo measures behind a minute, some 20 operations a key, with as many requests under way as saturate the
+ * nodes' CPUs, so that several writes are ready at once.
  */
 static const struct paper_defaults {
     const char *paper;
     uint64_t keys, operations;
     double warm_up; /* operations for each key; 0: as without a paper */
     uint64_t skew_of;
+    uint32_t fibers; /* 0: one */
 } paper_defaults[] = {
-    {"sherman", 10000000, 400000, 0, 1000000000},
-    {"dex", 2000000, 400000, 0.8, 0},
-    {"dinomo", 100000, 100000, 10, 0},
+    {"sherman", 10000000, 400000, 0, 1000000000, 0},
+    {"dex", 2000000, 400000, 0.8, 0, 0},
+    {"dinomo", 100000, 100000, 10, 0, 8},
 };
 
 /* NULL: the request is not for a paper that can be run. */
@@ -183,9 +186,9 @@ void bench_request_complete(struct bench_request *request, struct argp_state *st
                                                                          : sim   ? 8
                                                                                  : 1);
     config->threads = (uint32_t)or_default(request->threads, testbed ? testbed->threads : sim ? 22 : 1);
-    config->fibers = (uint32_t)or_default(request->fibers, 1);
-    complete_memory(request, state);
     const struct paper_defaults *paper = defaults_of(request);
+    config->fibers = (uint32_t)or_default(request->fibers, paper && paper->fibers ? paper->fibers : 1);
+    complete_memory(request, state);
     config->keys = or_default(request->keys, paper ? paper->keys : 1000000);
     config->operations = or_default(request->operations, paper                ? paper->operations
                                                          : request->sensitive ? 100000
