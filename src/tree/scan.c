@@ -494,6 +494,7 @@ static int step(struct scan *scan)
     struct ahead ahead;
     const uint8_t *data[AHEAD_MAX];
     int status = run_take(scan);
+    ahead.count = 0;
     if (!status)
         status = look_ahead(scan, &ahead);
     if (!status)
