@@ -44,6 +44,7 @@ static int reply_part(struct owner_reader *reader, struct owner_writer *writer, 
         return status;
     within(answer.value, answer.length, bytes, length);
     fuzz_must(answer.status <= 0 && answer.status >= ERROR_CODE_LOWEST, "status %d", answer.status);
+    fuzz_must(answer.existed || !answer.length, "no value of %zu bytes", answer.length);
     fuzz_must(owner_reply_add(writer, &answer), "an answer that was read cannot be written");
     return 0;
 }

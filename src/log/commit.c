@@ -4,6 +4,9 @@
  * another for each. The first task of a batch leads it: it lets the others of its thread run once, waits
  * until the batch before is back, and posts. An idle process so commits at once, and a busy one in batches as
  * large as a round trip lets them grow.
+ *
+ * A list takes effect in order, so an entry that is whole has what was to be written ahead of it. The second
+ * copy of a frame is another list: where something is written ahead it goes out when the first list is back.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -54,6 +57,14 @@ static uint32_t entry_bytes(const struct tree_logged_entry *entry)
     return FORMAT_LOG_ENTRY_BYTES + entry->key.length + entry->value.length;
 }
 
+static uint32_t ahead_bytes(const struct tree_logged_entry *entry)
+{
+    uint32_t bytes = 0;
+    for (uint32_t i = 0; i < entry->ahead_count; i++)
+        bytes += entry->ahead[i].length;
+    return bytes;
+}
+
 static bool frame_ready(struct log_frame *frame, uint32_t room)
 {
     if (!frame->bytes)
@@ -68,7 +79,8 @@ static bool frame_ready(struct log_frame *frame, uint32_t room)
 static bool frame_fits(const struct log_frame *frame, const struct tree_logged_entry *entry)
 {
     return frame->frame.used + entry_bytes(entry) <= frame->frame.room &&
-           frame->ahead + entry->ahead_count + 1 <= FABRIC_COMMANDS_MAX;
+           frame->ahead + entry->ahead_count + 1 <= FABRIC_COMMANDS_MAX &&
+           frame->ahead_bytes + ahead_bytes(entry) <= FABRIC_LIST_BYTES_MAX - FORMAT_LOG_FRAME_MAX;
 }
 
 static bool commit_fits(void *context, const struct unmerged_frame *frame,
@@ -122,6 +134,7 @@ static uint32_t commit_add(void *context, struct tree_session *session, struct u
     if (entry->ahead_count)
         memcpy(&frame->commands[frame->ahead], entry->ahead, entry->ahead_count * sizeof *entry->ahead);
     frame->ahead += entry->ahead_count;
+    frame->ahead_bytes += ahead_bytes(entry);
     logged->next = NULL;
     logged->frame = opened;
     *frame->last = logged;
@@ -244,6 +257,27 @@ static void frame_judge(struct log *log, struct tree_session *session, struct lo
                   error_name(frame->lists[0].status));
 }
 
+/* The copies that wait for the first lists. Those whose first list failed are not sent. */
+static void copies_post(struct tree_session *session, struct log_batch *batch)
+{
+    struct fabric_list *lists[64];
+    uint32_t count = 0;
+    for (uint16_t n = 0; n < batch->lane->log->memory_nodes; n++) {
+        struct log_frame *frame = &batch->frames[n];
+        if (!frame->ahead || frame->copies < 2)
+            continue;
+        frame->lists[1].status = BANYAN_EFENCED;
+        if (!frame->lists[0].status)
+            lists[count++] = &frame->lists[1];
+        if (count == sizeof lists / sizeof *lists) {
+            pool_lists_post(tree_session_pool(session), lists, count);
+            count = 0;
+        }
+    }
+    if (count)
+        pool_lists_post(tree_session_pool(session), lists, count);
+}
+
 static void batch_post(struct log *log, struct tree_session *session, struct log_batch *batch)
 {
     struct pool_session *pool = tree_session_pool(session);
@@ -266,7 +300,7 @@ static void batch_post(struct log *log, struct tree_session *session, struct log
             frame_draw(log, frame);
         for (uint32_t i = 0; i < frame->copies; i++)
             copy_seal(log, frame, i);
-        for (uint32_t i = 0; i < frame->copies; i++)
+        for (uint32_t i = 0; i < frame->copies && (!i || !frame->ahead); i++)
             lists[count++] = &frame->lists[i];
         if (count + 2 > sizeof lists / sizeof *lists) { /* more memory nodes than fit into one wait */
             pool_lists_post(pool, lists, count);
@@ -275,6 +309,7 @@ static void batch_post(struct log *log, struct tree_session *session, struct log
     }
     if (count)
         pool_lists_post(pool, lists, count);
+    copies_post(session, batch);
     for (uint16_t n = 0; n < log->memory_nodes; n++)
         if (batch->frames[n].frame.count)
             frame_judge(log, session, &batch->frames[n]);
@@ -303,7 +338,7 @@ static void frame_end(struct log *log, struct tree_session *session, struct log_
     frame->frame = (struct format_log_frame){0};
     /* Relaxed: the keys that were pending in it are so no more, and were told under their locks. */
     atomic_store_relaxed(&frame->drawn.first, UNMERGED_UNDRAWN);
-    frame->ahead = frame->copies = 0;
+    frame->ahead = frame->ahead_bytes = frame->copies = 0;
     frame->status = 0;
     while (logged) {
         struct tree_logged *next = logged->next; /* it is its operation's again once that knows */

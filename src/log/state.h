@@ -84,7 +84,7 @@ struct log_frame {
     struct format_log_frame frame;
     uint8_t *bytes, *copy; /* owned; copy: with another header, NULL until used */
     struct tree_logged *first, **last;
-    uint32_t ahead;
+    uint32_t ahead, ahead_bytes;
     struct fabric_command commands[FABRIC_COMMANDS_MAX], copied; /* the writes ahead, then the frame */
     struct fabric_list lists[2];
     struct log_place places[2];

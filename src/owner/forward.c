@@ -170,6 +170,7 @@ static int take_exchanged(struct call *call, struct tree_exchange *exchange,
                           const struct owner_answer *answer)
 {
     exchange->existed = answer->existed;
+    exchange->replaced = answer->replaced;
     exchange->old_length = answer->length;
     if (answer->length)
         memcpy(exchange->old, answer->value, answer->length);

@@ -4,13 +4,14 @@
 #include <assert.h>
 #include <string.h>
 
-#define MESSAGE_VERSION 1u
+#define MESSAGE_VERSION 2u
 #define REQUEST_MARK    'o'
 #define REPLY_MARK      'O'
 #define HEADER_BYTES    16u
 #define ITEM_BYTES      6u
 #define ANSWER_BYTES    3u
 #define FLAG_VALUE      1u
+#define FLAG_REPLACED   2u /* of answers */
 
 /* ---- writing ---- */
 
@@ -74,8 +75,8 @@ bool owner_reply_add(struct owner_writer *writer, const struct owner_answer *ans
     assert(value <= FORMAT_VALUE_MAX && answer->status <= 0 && answer->status >= ERROR_CODE_LOWEST);
     if (writer->items == OWNER_MESSAGE_ITEMS || writer->capacity - writer->length < ANSWER_BYTES + value)
         return false;
-    const uint8_t header[ANSWER_BYTES] = {(uint8_t)(int8_t)answer->status, answer->existed ? FLAG_VALUE : 0,
-                                          (uint8_t)value};
+    const unsigned flags = (answer->existed ? FLAG_VALUE : 0) | (answer->replaced ? FLAG_REPLACED : 0);
+    const uint8_t header[ANSWER_BYTES] = {(uint8_t)(int8_t)answer->status, (uint8_t)flags, (uint8_t)value};
     put(writer, header, sizeof header);
     put(writer, answer->value, value);
     writer->items++;
@@ -186,10 +187,12 @@ int owner_reply_next(struct owner_reader *reader, struct owner_answer *answer)
     const uint8_t *header = take(reader, ANSWER_BYTES);
     if (!header)
         return BANYAN_EINVAL;
-    *answer = (struct owner_answer){
-        .status = (int8_t)header[0], .existed = header[1] == FLAG_VALUE, .length = header[2]};
+    *answer = (struct owner_answer){.status = (int8_t)header[0],
+                                    .existed = header[1] & FLAG_VALUE,
+                                    .replaced = header[1] & FLAG_REPLACED,
+                                    .length = header[2]};
     answer->value = take(reader, answer->length);
-    if (!answer->value || header[1] > FLAG_VALUE || (!answer->existed && answer->length) ||
+    if (!answer->value || header[1] > (FLAG_VALUE | FLAG_REPLACED) || (!answer->existed && answer->length) ||
         answer->status > 0 || answer->status < ERROR_CODE_LOWEST)
         return BANYAN_EINVAL;
     reader->taken++;

@@ -8,7 +8,8 @@
  * then an answer to each item, in order. Integers in host byte order, as in memory/request.h.
  *
  *   item:   kind, expectation, flags (1: a value), length of key, of expected, of value; then these three
- *   answer: status (i8), flags (1: there was a value), length; then the value
+ *   answer: status (i8), flags (1: there was a value; 2: nothing refers to it any more), length; then the
+ *   value
  */
 #ifndef OWNER_MESSAGE_H
 #define OWNER_MESSAGE_H
@@ -34,6 +35,7 @@ struct owner_item {
 struct owner_answer {
     int status; /* 0 or a negative banyan_error */
     bool existed;
+    bool replaced;        /* EXCHANGE: as struct tree_exchange */
     const uint8_t *value; /* LOOKUP: found; EXCHANGE: what the key held */
     size_t length;
 };

@@ -48,6 +48,7 @@ static void exchange(struct owner_service *service, struct tree *tree, const str
                                      .length = item->length};
     answer->status = tree_exchange_here(service->session, tree, change);
     answer->existed = change->existed;
+    answer->replaced = change->replaced;
     answer->value = change->old;
     answer->length = change->old_length;
 }

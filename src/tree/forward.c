@@ -38,8 +38,9 @@ int tree_forward_exchange(struct tree_session *session, struct tree *tree, struc
     assert(!session->announced);
     if (!compute->forward.exchange)
         return TREE_WAIT;
-    return forwarded(session, owner,
-                     compute->forward.exchange(compute->forward_context, session, tree, owner, exchange));
+    int status = compute->forward.exchange(compute->forward_context, session, tree, owner, exchange);
+    session->replaced = exchange->replaced;
+    return forwarded(session, owner, status);
 }
 
 int tree_forward_scan(struct tree_session *session, struct tree *tree, const struct tree_range *range,

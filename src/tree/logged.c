@@ -28,6 +28,17 @@ void tree_session_ahead(struct tree_session *session, const struct fabric_comman
 {
     session->ahead = writes;
     session->ahead_count = count;
+    session->ahead_done = false;
+}
+
+bool tree_session_ahead_done(const struct tree_session *session)
+{
+    return session->ahead_done;
+}
+
+bool tree_session_replaces_later(const struct tree_session *session)
+{
+    return session->right != TREE_SHARED && session->logged;
 }
 
 bool tree_session_replaced(const struct tree_session *session)
@@ -96,6 +107,7 @@ struct logging {
     struct tree_logged *logged;
     bool doubt;    /* a doubtful value is logged again */
     uint16_t home; /* the memory node whose stream gets the entry */
+    bool leafed;   /* what is to be logged may be in the leaf already */
     /* what the leaf has of the key */
     bool read, found;
     uint8_t value[FORMAT_VALUE_MAX];
@@ -138,11 +150,16 @@ static int pending_await(struct logging *logging)
     return TREE_RESTART;
 }
 
+/* Whether the leaf may name what this value of the table names: then it must be known what the leaf names,
+ * and has to be released, before another value takes the place of this one. */
 static bool value_shared(const struct logging *logging, const struct unmerged_look *look)
 {
     const struct tree *tree = logging->tree;
-    return look->found == UNMERGED_VALUE && tree->values.shared &&
-           tree->values.shared(tree->values_context, look->value, look->length);
+    const struct tree_values *values = &tree->values;
+    if (look->found != UNMERGED_VALUE || !values->shared)
+        return false;
+    return values->shared(tree->values_context, look->value, look->length) ||
+           (look->leafed && values->names(tree->values_context, look->value, look->length));
 }
 
 /* What a task that waits for the latch leaves to its holder. */
@@ -217,6 +234,7 @@ static int entry_add(struct logging *logging, const struct format_key *value)
     if (!elsewhere) {
         uint32_t index = compute->log.add(compute->log_context, session, frame, &entry, logging->logged);
         unmerged_write(logging->table, logging->node, value, frame, index, &logging->logged->write);
+        unmerged_mark(logging->table, logging->node, entry.ahead_count, logging->leafed);
         combined = logging->doubt ? 0 : combine(logging, frame, waits);
     }
     compute->log.close(compute->log_context, session);
@@ -226,27 +244,60 @@ static int entry_add(struct logging *logging, const struct format_key *value)
     return elsewhere ? pending_await(logging) : 0;
 }
 
-/* The key's last frame may have been written or not: its value is logged again, and waited for. */
+/* What the key holds, if the table does not say it. */
+static int leaf_look(struct logging *logging)
+{
+    logging->length = sizeof logging->value;
+    int status = tree_lookup_leaf(logging->session, logging->tree, logging->change->key, logging->value,
+                                  &logging->length);
+    logging->found = !status;
+    logging->read = !status || (status == BANYAN_ENOTFOUND && !tree_is_dropped(logging->tree));
+    return logging->read ? 0 : status;
+}
+
+/* What the key held before a change of which nobody knows whether it was made, and whose value may name what
+ * was never written: so it was not made. No reader has seen it. */
+static int before_look(struct logging *logging, struct unmerged_look *look)
+{
+    unmerged_look_committed(logging->table, logging->node, look);
+    look->leafed = true; /* it may be merged while this lasts */
+    if (look->found != UNMERGED_NONE)
+        return 0;
+    int status = logging->read ? 0 : leaf_look(logging);
+    *look = (struct unmerged_look){.found = logging->found ? UNMERGED_VALUE : UNMERGED_DELETED,
+                                   .value = logging->value,
+                                   .length = (uint32_t)logging->length,
+                                   .leafed = true};
+    return status;
+}
+
+/* The key's last frame may have been written or not: its value, or the one before, is logged again, and
+ * waited for. */
 static int doubt_end(struct logging *logging, const struct unmerged_look *look)
 {
     struct tree_session *session = logging->session;
     uint8_t value[FORMAT_VALUE_MAX];
-    const struct format_key same = {value, look->length};
+    struct unmerged_look again = *look;
     const struct fabric_command *ahead = session->ahead;
     const uint32_t ahead_count = session->ahead_count;
-    int status;
-    if (look->length)
-        memcpy(value, look->value, look->length);
+    int status = look->fragile ? before_look(logging, &again) : 0;
+    if (status)
+        return status;
+    const struct format_key same = {value, again.length};
+    if (again.found == UNMERGED_VALUE && again.length)
+        memcpy(value, again.value, again.length);
     session->ahead_count = 0; /* they are the next change's */
     logging->doubt = true;
+    logging->leafed = again.leafed;
     do
-        status = entry_add(logging, look->found == UNMERGED_DELETED ? NULL : &same);
+        status = entry_add(logging, again.found == UNMERGED_DELETED ? NULL : &same);
     while (status == TREE_RESTART);
     logging->doubt = false;
     if (!status)
         status = session->compute->log.commit(session->compute->log_context, session, logging->logged);
     session->ahead = ahead;
     session->ahead_count = ahead_count;
+    logging->leafed = false;
     logging->logged->frame = NULL;
     return status;
 }
@@ -265,17 +316,6 @@ static int shared_merge(struct logging *logging)
     int status = tree_logged_merge_one(session, logging->tree, &merge);
     logging->read = false;
     return status ? status : TREE_RESTART;
-}
-
-/* What the key holds, if the table does not say it. */
-static int leaf_look(struct logging *logging)
-{
-    logging->length = sizeof logging->value;
-    int status = tree_lookup_leaf(logging->session, logging->tree, logging->change->key, logging->value,
-                                  &logging->length);
-    logging->found = !status;
-    logging->read = !status || (status == BANYAN_ENOTFOUND && !tree_is_dropped(logging->tree));
-    return logging->read ? 0 : status;
 }
 
 /* One look at the key, and what follows from it. TREE_RESTART: look again. */
@@ -377,7 +417,7 @@ int tree_logged_commit(struct tree_session *session, struct tree *tree, struct t
     if (!status) {
         session->cached = false; /* O2: the commit has proven the right */
         session->replaced = logged->write.replaced;
-        session->ahead_count = 0;
+        session->ahead_done |= session->ahead_count != 0;
     }
     return status;
 }

@@ -60,8 +60,11 @@ struct tree_values {
     /* Whether the value shares what it refers to with other values of the same key, so that it must have been
      * merged before another takes its place. */
     bool (*shared)(void *context, const void *value, size_t length);
+    /* Whether the value names anything that has to be released one day. */
+    bool (*names)(void *context, const void *value, size_t length);
     /* A merging has taken the value out of its leaf, and nothing refers any more to what it names but
-     * `now` does not (NULL: deleted). In no operation. */
+     * `now` does not (NULL: deleted). What `now` names stays until the call has returned. On any task of this
+     * process; may read and release blocks with the session's pool session, and starts no operation. */
     void (*released)(void *context, struct tree_session *session, const void *key, size_t key_length,
                      const void *value, size_t length, const void *now, size_t now_length);
 };
@@ -70,10 +73,19 @@ void tree_set_values(struct tree *tree, const struct tree_values *values, void *
 
 /* ---- changes; for the layer above ---- */
 
-/* WRITEs that must be done before the next change of this session takes effect, all to one memory node; they
- * travel with it where it is logged. The commands and their data stay the caller's until that call returns.
- */
+/* WRITEs that must be done before the next change of this session takes effect, all to one memory node, to
+ * blocks that nothing refers to yet. Where the change is logged they travel with it, and are not made if it
+ * is decided against; else they cost a round trip before it. The commands and their data stay the caller's
+ * until that call returns. */
 void tree_session_ahead(struct tree_session *session, const struct fabric_command *writes, uint32_t count);
+/* After that call: they have been done. Else they have not, or (BANYAN_ENET, BANYAN_ETIMEOUT,
+ * BANYAN_EUNKNOWN) may be on their way. */
+bool tree_session_ahead_done(const struct tree_session *session);
+/* In a function of a change: what the key holds may be released by a merging as soon as the change is done,
+ * so nothing of it can be read afterwards. */
+bool tree_session_replaces_later(const struct tree_session *session);
+/* An upsert of one item, which tells what it replaced as tree_multi_put does. */
+int tree_put(struct tree_session *session, struct tree *tree, struct tree_item *item);
 /* After a change that was done: whether what the key held before, and the change was told, is now referred to
  * by nothing. False in a logged range where that was in the leaf: it is released when the change is merged.
  */

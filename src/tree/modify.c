@@ -771,6 +771,7 @@ static int change_ahead(struct change *change)
     int status = pool_execute(&session->pool, gaddr_node(writes[0].address), writes, count);
     if (!status)
         session->ahead_count = 0;
+    session->ahead_done |= !status;
     return status;
 }
 
@@ -809,8 +810,10 @@ static int change_run(struct change *change)
     int status = tree_key_check(session, tree, change->key.bytes, change->key.length);
     if (!status)
         status = tree_begin(session, tree);
-    if (status)
+    if (status) {
+        session->ahead_count = 0;
         return status;
+    }
     do {
         enum tree_right right = tree_rights_enter(session, tree, change->key);
         change->asked = right == TREE_OTHERS;
@@ -824,6 +827,7 @@ static int change_run(struct change *change)
         else
             status = right == TREE_OTHERS ? change_forward(change) : TREE_WAIT;
     } while (tree_turn_again(session, tree, &turn, &status));
+    session->ahead_count = 0; /* they were this change's */
     return status;
 }
 
@@ -1073,6 +1077,7 @@ int tree_exchange_here(struct tree_session *session, struct tree *tree, struct t
                            tree->name);
     if (!status)
         status = change_run(&change);
+    exchange->replaced = !status && session->replaced;
     if (status || !exchange->refused)
         return status;
     return pool_fail(&session->pool, BANYAN_ECONFLICT, "index %s: the key does not hold what was expected",

@@ -331,11 +331,22 @@ static int put_single(struct tree_session *session, struct tree *tree, struct tr
                                      .length = item->length};
     bool asked;
     int status = tree_value_check(session, tree, item->value, item->length);
-    if (!status)
-        status = tree_change(session, tree, put_change, item, &exchange, &asked);
+    if (status)
+        return status;
+    tree_session_ahead(session, item->ahead, item->ahead && !item->ahead_done);
+    status = tree_change(session, tree, put_change, item, &exchange, &asked);
+    item->ahead_done |= tree_session_ahead_done(session);
     if (!status && asked)
         put_replaced(item, exchange.existed ? exchange.old : NULL, exchange.old_length);
+    if (!status && !tree_session_replaced(session))
+        put_replaced(item, NULL, 0);
     return status;
+}
+
+int tree_put(struct tree_session *session, struct tree *tree, struct tree_item *item)
+{
+    item->ahead_done = false;
+    return item->status = put_single(session, tree, item);
 }
 
 /* The earlier item whose lock and image this one can share; its own number: none. */
@@ -713,8 +724,9 @@ static bool forward_answered(struct batch_item *entry, const struct tree_forward
     entry->deferred = false;
     item->status = asked->status;
     if (!asked->status && asked->exchange)
-        put_replaced(item, asked->exchange->existed ? asked->exchange->old : NULL,
-                     asked->exchange->old_length);
+        put_replaced(item,
+                     asked->exchange->existed && asked->exchange->replaced ? asked->exchange->old : NULL,
+                     asked->exchange->replaced ? asked->exchange->old_length : 0);
     return true;
 }
 
@@ -828,7 +840,10 @@ static void put_logged(struct tree_batch *batch)
         if (entry->deferred)
             continue;
         tree_rights_switch(session, batch->tree, item_key(item));
+        session->ahead = item->ahead;
+        session->ahead_count = item->ahead != NULL;
         item->status = tree_logged_append(session, batch->tree, &change, &batch->logged[i]);
+        session->ahead_count = 0;
         entry->deferred = item->status > 0 || item->status == BANYAN_EFENCED;
         entry->answered = !entry->deferred && !item->status;
         any |= entry->answered;
@@ -838,9 +853,78 @@ static void put_logged(struct tree_batch *batch)
         if (!entry->logged || !entry->answered)
             continue;
         entry->item->status = tree_logged_commit(session, batch->tree, &batch->logged[i]);
+        entry->item->ahead_done |= entry->item->ahead && !entry->item->status;
         entry->deferred = entry->item->status == BANYAN_EFENCED;
         if (!tree_session_replaced(session))
             put_replaced(entry->item, NULL, 0);
+    }
+}
+
+/* ---- what must be written before puts ---- */
+
+/* The item's WRITE is to be made by the batch: it does not travel with a log's frame, and the put is not done
+ * by itself afterwards. */
+static bool ahead_wanted(const struct batch_item *entry)
+{
+    return entry->item->ahead && !entry->item->ahead_done && !entry->logged &&
+           (!entry->deferred || entry->others);
+}
+
+/* Those of one memory node, from the item `first` on, as one list; returns how many there are. */
+static uint32_t ahead_list(struct tree_batch *batch, uint32_t first, struct fabric_command *commands,
+                           uint64_t *taken, struct fabric_list *list)
+{
+    const uint16_t node = gaddr_node(batch->items[first].item->ahead->address);
+    uint64_t bytes = 0;
+    *list = (struct fabric_list){.node = node, .commands = commands};
+    for (uint32_t i = first; i < batch->count; i++) {
+        const struct fabric_command *ahead = batch->items[i].item->ahead;
+        if (!ahead_wanted(&batch->items[i]) || *taken >> i & 1u || gaddr_node(ahead->address) != node ||
+            (bytes && bytes + ahead->length > FABRIC_LIST_BYTES_MAX))
+            continue;
+        *taken |= UINT64_C(1) << i;
+        bytes += ahead->length;
+        commands[list->count++] = *ahead;
+    }
+    return list->count;
+}
+
+/* All of them together: one round trip. An item whose WRITE failed has failed; where that was not done for
+ * sure, it begins again by itself. */
+static void put_ahead(struct tree_batch *batch)
+{
+    struct fabric_list lists[BATCH], *pointers[BATCH];
+    uint64_t taken = 0, before;
+    uint64_t of[BATCH]; /* the items of each list, as bits */
+    uint32_t count = 0, used = 0;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        if (!ahead_wanted(&batch->items[i]) || taken >> i & 1u)
+            continue;
+        before = taken;
+        used += ahead_list(batch, i, &batch->more[used], &taken, &lists[count]);
+        of[count] = taken & ~before;
+        pointers[count] = &lists[count];
+        count++;
+    }
+    if (!count)
+        return;
+    pool_lists_post(&batch->session->pool, pointers, count);
+    for (uint32_t n = 0; n < count; n++) {
+        int status = lists[n].status;
+        if (status && status != BANYAN_EFENCED)
+            status = pool_list_failed(&batch->session->pool, status, lists[n].commands, lists[n].count);
+        for (uint32_t i = 0; i < batch->count; i++) {
+            struct batch_item *entry = &batch->items[i];
+            if (!(of[n] >> i & 1u))
+                continue;
+            entry->item->ahead_done = !status;
+            if (!status)
+                continue;
+            entry->item->status = status;
+            entry->others = entry->todo = false;
+            entry->deferred = status == BANYAN_EFENCED;
+            entry->answered = !entry->deferred;
+        }
     }
 }
 
@@ -850,6 +934,7 @@ static void put_batch(struct tree_batch *batch)
     bool todo = true;
     for (uint32_t i = 0; i < batch->count; i++)
         batch->items[i].todo = !batch->items[i].deferred;
+    put_ahead(batch);
     put_logged(batch);
     put_in_place(batch);
     for (uint32_t round = 0; todo && round < ROUNDS_MAX; round++) {
@@ -896,6 +981,7 @@ static void batch_fill(struct tree_batch *batch, struct tree_item **items, size_
         struct tree_item *item = (*items)++;
         --*left;
         item->status = tree_key_check(batch->session, batch->tree, item->key, item->key_length);
+        item->ahead_done = false;
         if (!item->status && put)
             item->status = tree_value_check(batch->session, batch->tree, item->value, item->length);
         if (item->status)
@@ -994,7 +1080,7 @@ int tree_multi_put(struct tree_session *session, struct tree *tree, struct tree_
         return batch_run(session, tree, items, count, true);
     int status = 0;
     for (size_t i = 0; i < count; i++) {
-        items[i].status = put_single(session, tree, &items[i]);
+        tree_put(session, tree, &items[i]);
         if (!status)
             status = items[i].status;
     }

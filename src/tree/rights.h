@@ -97,7 +97,8 @@ struct tree_exchange {
     bool existed;
     uint8_t old[FORMAT_VALUE_MAX];
     size_t old_length;
-    bool refused; /* the key did not hold what was expected */
+    bool refused;  /* the key did not hold what was expected */
+    bool replaced; /* of a change that was done: tree_session_replaced, of the process that did it */
 };
 
 /* Both: BANYAN_EFENCED where this process does not own the key's range: nothing was done. Else as tree_lookup

@@ -105,6 +105,7 @@ struct tree_session {
     bool replaced;                      /* of the last change: tree_session_replaced */
     const struct fabric_command *ahead; /* tree_session_ahead */
     uint32_t ahead_count;
+    bool ahead_done;
     struct owned_busy busy;                 /* of what it served: not to be told (owned_cache_use.h) */
     bool served;                            /* the last read of a leaf came from the cache */
     uint32_t entry_hits;                    /* of the entry that the last lookup found; 0: none */

@@ -166,11 +166,15 @@ struct tree_item {
     void *value;
     size_t length; /* get: capacity in, length out; put: the value */
     int status;    /* out */
-    /* put: NULL, or room for the geometry's value_bytes: gets the value that was replaced. Both are to be
-     * believed where the status is 0. */
+    /* put: NULL, or room for the geometry's value_bytes: gets the value that was replaced, if the caller is
+     * the one that has to release what it names (logging.h: where the range is logged, a merging may have
+     * to). All are to be believed where the status is 0. */
     void *old;
     size_t old_length; /* out */
     bool existed;      /* out; with `old` only */
+    /* put: NULL, or a WRITE that must be done before the put takes effect, as tree_session_ahead. */
+    const struct fabric_command *ahead;
+    bool ahead_done; /* out: as tree_session_ahead_done */
 };
 int tree_multi_get(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count);
 /* Upserts, each by itself; those of one key in the items' order. */

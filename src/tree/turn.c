@@ -101,11 +101,11 @@ static bool pause_again(struct tree_session *session, struct tree *tree, int *st
     return true;
 }
 
-bool tree_turn_again(struct tree_session *session, struct tree *tree, struct tree_turn *turn, int *status)
+/* The hooks may do whole operations with the session, which are none of those that the WRITEs ahead are for.
+ */
+static bool turn_take(struct tree_session *session, struct tree *tree, struct tree_turn *turn,
+                      struct fabric_process owner, int *status)
 {
-    const struct fabric_process owner =
-        session->right == TREE_OTHERS ? session->owner : (struct fabric_process){0};
-    tree_rights_leave(session);
     switch (*status) {
     case TREE_ANEW:
         *status = 0;
@@ -121,4 +121,20 @@ bool tree_turn_again(struct tree_session *session, struct tree *tree, struct tre
     default:
         return tree_lapsed(session) && pause_again(session, tree, status);
     }
+}
+
+bool tree_turn_again(struct tree_session *session, struct tree *tree, struct tree_turn *turn, int *status)
+{
+    const struct fabric_process owner =
+        session->right == TREE_OTHERS ? session->owner : (struct fabric_process){0};
+    const struct fabric_command *ahead = session->ahead;
+    const uint32_t ahead_count = session->ahead_count;
+    const bool replaced = session->replaced;
+    tree_rights_leave(session);
+    session->ahead_count = 0;
+    bool again = turn_take(session, tree, turn, owner, status);
+    session->ahead = ahead;
+    session->ahead_count = ahead_count;
+    session->replaced = replaced;
+    return again;
 }

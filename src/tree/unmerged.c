@@ -272,20 +272,36 @@ void unmerged_unlatch(struct unmerged *table, struct epoch_slot *slot, struct un
     }
 }
 
+static void look_at(const struct unmerged_value *value, struct unmerged_look *look)
+{
+    if (!value->present)
+        return;
+    look->found = value->deleted ? UNMERGED_DELETED : UNMERGED_VALUE;
+    look->value = value->bytes;
+    look->length = value->length;
+    look->leafed = value->leafed;
+}
+
 void unmerged_look(struct unmerged *table, struct unmerged_node *node, struct unmerged_look *look)
 {
     struct unmerged_shard *shard = unmerged_shard(table, node);
     *look = (struct unmerged_look){0};
     spinlock_lock(&shard->lock);
     assert(node->latched);
-    const struct unmerged_value *value = node->pending.present ? &node->pending : &node->committed;
-    if (value->present) {
-        look->found = value->deleted ? UNMERGED_DELETED : UNMERGED_VALUE;
-        look->value = value->bytes;
-        look->length = value->length;
-    }
+    look_at(node->pending.present ? &node->pending : &node->committed, look);
     look->frame = node->pending.present ? node->frame : NULL;
     look->doubtful = node->pending.present && !node->frame;
+    look->fragile = look->doubtful && node->pending.fragile;
+    spinlock_unlock(&shard->lock);
+}
+
+void unmerged_look_committed(struct unmerged *table, struct unmerged_node *node, struct unmerged_look *look)
+{
+    struct unmerged_shard *shard = unmerged_shard(table, node);
+    *look = (struct unmerged_look){0};
+    spinlock_lock(&shard->lock);
+    assert(node->latched);
+    look_at(&node->committed, look);
     spinlock_unlock(&shard->lock);
 }
 
@@ -297,7 +313,7 @@ static void value_set(const struct unmerged *table, struct unmerged_value *to, c
     assert(!value || value->length <= table->value_bytes);
     (void)table;
     to->present = true;
-    to->leafed = false;
+    to->leafed = to->fragile = false;
     to->deleted = !value;
     to->length = value ? (uint8_t)value->length : 0;
     to->sequence = sequence;
@@ -311,7 +327,8 @@ void unmerged_write(struct unmerged *table, struct unmerged_node *node, const st
     struct unmerged_shard *shard = unmerged_shard(table, node);
     spinlock_lock(&shard->lock);
     assert(node->latched && frame && (!node->pending.present || !node->frame || node->frame == frame));
-    assert(!node->doubt || !value == node->pending.deleted); /* it is logged again */
+    /* What is doubtful is logged again, or what was there before it. */
+    assert(!node->doubt || node->pending.fragile || !value == node->pending.deleted);
     *write = (struct unmerged_write){.node = node,
                                      .table = table,
                                      .frame = frame,
@@ -325,12 +342,33 @@ void unmerged_write(struct unmerged *table, struct unmerged_node *node, const st
     spinlock_unlock(&shard->lock);
 }
 
+void unmerged_mark(struct unmerged *table, struct unmerged_node *node, bool fragile, bool leafed)
+{
+    struct unmerged_shard *shard = unmerged_shard(table, node);
+    spinlock_lock(&shard->lock);
+    assert(node->latched && node->pending.present && node->frame);
+    node->pending.fragile = fragile;
+    node->pending.leafed = leafed;
+    spinlock_unlock(&shard->lock);
+}
+
+/* Nothing else names what the committed value does: its leaf does not have it, and no merging brings it
+ * there.
+ */
+static bool committed_alone(const struct unmerged_node *node)
+{
+    const struct unmerged_value *committed = &node->committed;
+    return committed->present && !committed->leafed &&
+           !(node->merging && node->merged == committed->sequence);
+}
+
 /* The pending value is the key's from now on. */
 static void pending_commit(struct unmerged_node *node, uint64_t sequence)
 {
     uint8_t *bytes = node->committed.bytes;
     node->committed = node->pending;
     node->committed.sequence = sequence;
+    node->committed.fragile = false; /* the whole list was done */
     node->pending = (struct unmerged_value){.bytes = bytes};
     node->frame = NULL;
     node->doubt = false;
@@ -348,8 +386,7 @@ void unmerged_settle(struct epoch_slot *slot, struct unmerged_write *write, enum
     switch (fate) {
     case UNMERGED_COMMITTED:
         /* What is being merged gets to the leaf, and leaves that by a later merging. */
-        write->replaced =
-            !write->first || (node->committed.present && !node->merging && !node->committed.leafed);
+        write->replaced = !write->first || committed_alone(node);
         if (last)
             pending_commit(node, sequence);
         break;
@@ -402,6 +439,7 @@ bool unmerged_adopt(struct unmerged *table, struct format_key key, const struct 
     struct unmerged_node *node = node_get(table, shard, hash, key);
     if (node) {
         value_set(table, &node->committed, value, sequence);
+        node->committed.leafed = true;
         if (!node->listed)
             unmerged_list(table, node);
     }
@@ -411,9 +449,10 @@ bool unmerged_adopt(struct unmerged *table, struct format_key key, const struct 
 
 /* ---- merging ---- */
 
-static void merge_of(struct unmerged_node *node, struct unmerged_merge *merge)
+void unmerged_merge_of(struct unmerged_node *node, struct unmerged_merge *merge)
 {
     node->merging = true;
+    node->merged = node->committed.sequence;
     merge->node = node;
     merge->key = unmerged_key(node);
     merge->sequence = node->committed.sequence;
@@ -429,7 +468,7 @@ bool unmerged_take_one(struct unmerged *table, struct unmerged_node *node, struc
     spinlock_lock(&shard->lock);
     bool taken = node->committed.present && !node->merging;
     if (taken)
-        merge_of(node, merge);
+        unmerged_merge_of(node, merge);
     spinlock_unlock(&shard->lock);
     return taken;
 }

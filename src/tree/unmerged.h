@@ -9,7 +9,8 @@
  * table, and waits while the key is pending in another frame; a frame's sequences are drawn as one when it is
  * sent, so they order each key's changes (L2). A frame that may have been
  * written or not leaves its keys DOUBTFUL: the next task that changes or merges such a key logs the same
- * value again before anything else.
+ * value again before anything else; or the value before it, where the new one is FRAGILE: what it names may
+ * not have been written.
  *
  * MERGING takes committed entries in key order; an entry leaves the table when its leaf has it, if the key
  * has no newer one by then. What is pending does not keep it back: else a frame that waits for room would
@@ -88,8 +89,12 @@ struct unmerged_look {
     uint32_t length;
     const struct unmerged_frame *frame; /* in which it is pending; NULL: it is committed, or doubtful */
     bool doubtful;
+    bool fragile; /* doubtful; and what it names may not be there */
+    bool leafed;  /* the key's leaf may have this value already */
 };
 void unmerged_look(struct unmerged *table, struct unmerged_node *node, struct unmerged_look *look);
+/* The same without what is pending: what readers see. */
+void unmerged_look_committed(struct unmerged *table, struct unmerged_node *node, struct unmerged_look *look);
 
 /* With the latch held: waits until nothing is pending in a frame whose fate is not known. Suspends. */
 void unmerged_await(struct unmerged *table, struct unmerged_node *node);
@@ -115,11 +120,14 @@ struct unmerged_write {
 /* With the latch held, and nothing pending in another frame. `value` NULL: the key is deleted. */
 void unmerged_write(struct unmerged *table, struct unmerged_node *node, const struct format_key *value,
                     const struct unmerged_frame *frame, uint32_t index, struct unmerged_write *write);
+/* Of the change that was written last, with the latch still held. `fragile`: what the value names is written
+ * by the same list as the frame. `leafed`: the key's leaf may have this value already. */
+void unmerged_mark(struct unmerged *table, struct unmerged_node *node, bool fragile, bool leafed);
 /* The frame's fate, for each of its changes in the order in which they were made. */
 enum unmerged_fate { UNMERGED_COMMITTED, UNMERGED_REFUSED, UNMERGED_UNKNOWN };
 void unmerged_settle(struct epoch_slot *slot, struct unmerged_write *write, enum unmerged_fate fate);
-/* A committed entry that comes from another process's log (L7); an older one of the key is replaced. False:
- * no memory. */
+/* A committed entry that comes from another process's log (L7), which may have merged it; an older one of the
+ * key is replaced. False: no memory. */
 bool unmerged_adopt(struct unmerged *table, struct format_key key, const struct format_key *value,
                     uint64_t sequence);
 

@@ -225,14 +225,7 @@ static bool take(struct unmerged_node *node, struct unmerged_merge *merge, uint6
         *least = earliest;
     if (!node->committed.present || node->merging)
         return false;
-    node->merging = true;
-    merge->node = node;
-    merge->key = unmerged_key(node);
-    merge->sequence = node->committed.sequence;
-    merge->deleted = node->committed.deleted;
-    merge->length = node->committed.length;
-    if (merge->length)
-        memcpy(merge->value, node->committed.bytes, merge->length);
+    unmerged_merge_of(node, merge);
     return true;
 }
 

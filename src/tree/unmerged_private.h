@@ -26,7 +26,8 @@ struct unmerged_wait {
 
 struct unmerged_value {
     bool present, deleted;
-    bool leafed; /* a merging of it has failed, and the leaf may have it */
+    bool leafed;  /* its leaf may have it already */
+    bool fragile; /* pending: see unmerged_mark */
     uint8_t length;
     uint64_t sequence; /* of what is committed or doubtful */
     uint8_t *bytes;    /* in the node's memory */
@@ -43,9 +44,10 @@ struct unmerged_node {
     struct unmerged_wait *waiting, **last; /* for the latch */
     struct wakeup *awaiting;               /* the latch's holder waits for the fate of what is pending */
     bool latched, merging;
-    bool dropped; /* while it was being merged: that must not reach the leaf */
-    bool doubt;   /* what is pending was in a frame that may have been written or not */
-    bool listed;  /* also under the order's lock: in the ordered list */
+    bool dropped;    /* while it was being merged: that must not reach the leaf */
+    bool doubt;      /* what is pending was in a frame that may have been written or not */
+    bool listed;     /* also under the order's lock: in the ordered list */
+    uint64_t merged; /* the sequence of what is being merged */
     uint16_t key_length;
     uint8_t levels;
     uint8_t *key;
@@ -87,6 +89,8 @@ void unmerged_unlist(struct unmerged *table, struct unmerged_node *node);
 
 /* Takes the node away if it holds nothing and no task needs it. */
 void unmerged_reap(struct unmerged *table, struct epoch_slot *slot, struct unmerged_node *node);
+/* The committed value is being merged from now on. */
+void unmerged_merge_of(struct unmerged_node *node, struct unmerged_merge *merge);
 /* How many levels a new node gets. */
 uint8_t unmerged_draw_levels(struct unmerged *table);
 

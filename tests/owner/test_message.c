@@ -38,8 +38,9 @@ static const struct owner_item items[] = {
 
 static const struct owner_answer answers[] = {
     {.status = 0, .existed = true, .value = letters, .length = 255},
-    {.status = 0, .existed = true, .value = letters, .length = 0},
+    {.status = 0, .existed = true, .replaced = true, .value = letters, .length = 0},
     {.status = 0},
+    {.status = 0, .replaced = true},
     {.status = BANYAN_ECONFLICT, .existed = true, .value = letters + 1, .length = 4},
     {.status = ERROR_CODE_LOWEST},
 };
@@ -96,6 +97,7 @@ static void test_round_trip(void **state)
         assert_int_equal(owner_reply_next(&reader, &answer), 0);
         assert_int_equal(answer.status, answers[i].status);
         assert_int_equal(answer.existed, answers[i].existed);
+        assert_int_equal(answer.replaced, answers[i].replaced);
         same(answer.value, answer.length, answers[i].value, answers[i].length);
     }
     assert_int_equal(owner_reply_next(&reader, &answer), BANYAN_ENOTFOUND);
