@@ -137,6 +137,16 @@ enum banyan_cache_policy {
     BANYAN_CACHE_ALL = 4,     /* leaves and entries: those that save most round trips for their bytes */
 };
 
+/* Whether this process keeps a log in the pool: writes of the ranges that it owns go there, many in one round
+ * trip, are safe when they are acknowledged, and are merged into the index behind that. */
+enum banyan_log {
+    BANYAN_LOG_DEFAULT = 0, /* none */
+    BANYAN_LOG_NONE = 1,
+    BANYAN_LOG_AUTO = 2, /* a cluster whose memory nodes are reached by messages or a NIC, with
+                            BANYAN_OWN_AUTO: one; a pool that is mapped into the process: none, since writes
+                            cost no round trip there */
+};
+
 struct banyan_options {
     size_t struct_bytes;   /* sizeof(struct banyan_options) */
     uint32_t memory_nodes; /* 1 to 1024. 0: 1 */
@@ -176,10 +186,15 @@ struct banyan_options {
                                from what it has cached of its ranges */
     const char
         *peers; /* where other processes reach this one, as "host:port"; "off": nowhere. NULL: chosen */
-    uint32_t peer_threads;    /* 1 to 64. 0: 1 */
-    uint32_t cache_policy;    /* enum banyan_cache_policy */
-    uint32_t cache_admission; /* BANYAN_CACHE_LEAVES: of 1,000 leaves that were read, so many come into the
-                                 cache; 1 to 1,000. 0: 100 */
+    uint32_t peer_threads;      /* 1 to 64. 0: 1 */
+    uint32_t cache_policy;      /* enum banyan_cache_policy */
+    uint32_t cache_admission;   /* BANYAN_CACHE_LEAVES: of 1,000 leaves that were read, so many come into the
+                                   cache; 1 to 1,000. 0: 100 */
+    uint32_t log;               /* enum banyan_log */
+    uint32_t log_copies;        /* 1 or 2 memory nodes have an entry before its write returns. 0: 1 */
+    uint32_t log_segment_bytes; /* 64 KiB to 8 MiB; memory nodes may grant less. 0: 8 MiB */
+    uint32_t log_wait_ms; /* 1 to 600,000. 0: 5,000. A write for which the log has no room waits so long for
+                             merging, then it is BANYAN_ENOSPC */
 };
 
 /* Opens a pool. options may be NULL: all defaults, an empty pool in this process. BANYAN_EINVAL,

@@ -21,10 +21,17 @@
 #define LEAST_READ_LEASE_MS   10u
 #define MOST_READ_LEASE_MS    10000u
 #define MOST_PEER_THREADS     64u
+#define DEFAULT_LOG_WAIT_MS   5000u
+#define MOST_LOG_WAIT_MS      600000u
 #define PEER_FIBERS           16u /* of each thread: so many calls of other processes are served at once */
 #define MEMORY_NODES_MAX      1024u
 #define DEFAULT_PORT          7100u
 #define COMPUTE_ID            1u /* a pool of this process has it as its only compute node */
+
+static bool is_cluster(const struct banyan_options *options)
+{
+    return options->uri && options->uri[0] && strcmp(options->uri, "local:") != 0;
+}
 
 static int ownership_complete(struct banyan_options *options, struct error *error)
 {
@@ -41,6 +48,35 @@ static int ownership_complete(struct banyan_options *options, struct error *erro
     if (options->peer_threads > MOST_PEER_THREADS)
         return error_set(error, BANYAN_EINVAL, "options: peer_threads is %u, at most %u",
                          options->peer_threads, MOST_PEER_THREADS);
+    return BANYAN_OK;
+}
+
+static int log_complete(struct banyan_options *options, struct error *error)
+{
+    if (options->log_copies == 0)
+        options->log_copies = 1;
+    if (options->log_segment_bytes == 0)
+        options->log_segment_bytes = MEMORY_LOG_SEGMENT_MOST;
+    if (options->log_wait_ms == 0)
+        options->log_wait_ms = DEFAULT_LOG_WAIT_MS;
+    if (options->log > BANYAN_LOG_AUTO)
+        return error_set(error, BANYAN_EINVAL, "options: log is %u, wanted a value of enum banyan_log",
+                         options->log);
+    if (options->log == BANYAN_LOG_AUTO && (!is_cluster(options) || options->own != BANYAN_OWN_AUTO))
+        return error_set(
+            error, BANYAN_EINVAL,
+            "options: log is BANYAN_LOG_AUTO, which wants a cluster (uri) and own BANYAN_OWN_AUTO: "
+            "only writes of owned ranges are logged");
+    if (options->log_copies > 2)
+        return error_set(error, BANYAN_EINVAL, "options: log_copies is %u, wanted 1 or 2",
+                         options->log_copies);
+    if (options->log_segment_bytes < MEMORY_LOG_SEGMENT_LEAST ||
+        options->log_segment_bytes > MEMORY_LOG_SEGMENT_MOST)
+        return error_set(error, BANYAN_EINVAL, "options: log_segment_bytes is %u, wanted 64 KiB to 8 MiB",
+                         options->log_segment_bytes);
+    if (options->log_wait_ms > MOST_LOG_WAIT_MS)
+        return error_set(error, BANYAN_EINVAL, "options: log_wait_ms is %u, at most %u", options->log_wait_ms,
+                         MOST_LOG_WAIT_MS);
     return BANYAN_OK;
 }
 
@@ -88,12 +124,9 @@ static int options_complete(struct banyan_options *options, const struct banyan_
                          options->huge_pages);
     options->pool_bytes &= ~UINT64_C(4095);
     int status = ownership_complete(options, error);
+    if (!status)
+        status = log_complete(options, error);
     return status ? status : cache_complete(options, error);
-}
-
-static bool is_cluster(const struct banyan_options *options)
-{
-    return options->uri && options->uri[0] && strcmp(options->uri, "local:") != 0;
 }
 
 static void handle_destroy(struct banyan *banyan)
@@ -279,13 +312,19 @@ _Static_assert(TREE_CACHE_DEX == BANYAN_CACHE_LEAVES - BANYAN_CACHE_INNER &&
 static int pool_join(struct banyan *banyan, const struct banyan_options *options, struct error *error)
 {
     struct owner_options owner;
+    struct log_options log;
     owner_options_default(&owner);
     banyan->wants_ranges = options->own == BANYAN_OWN_AUTO;
     owner.policy = banyan->wants_ranges ? OWNER_AUTO : OWNER_NONE;
     if (options->timeout_ms)
         owner.timeout_ns = options->timeout_ms * UINT64_C(1000000);
-    return owner_process_open(&banyan->owner, banyan->compute, &owner, options->peer_threads, PEER_FIBERS,
-                              error);
+    log_options_default(&log);
+    log.copies = options->log_copies;
+    log.segment_bytes = options->log_segment_bytes;
+    log.wait_ns = options->log_wait_ms * UINT64_C(1000000);
+    const bool logs = options->log == BANYAN_LOG_AUTO && !fabric_capabilities(banyan->fabric)->direct;
+    return owner_process_open(&banyan->owner, banyan->compute, &owner, logs ? &log : NULL,
+                              options->peer_threads, PEER_FIBERS, error);
 }
 
 static int handle_create(struct banyan *banyan, const struct banyan_options *options, struct error *error)

@@ -29,7 +29,7 @@ int cluster_session_join(struct cluster_session *session, struct error *error)
     struct owner_options options;
     owner_options_default(&options);
     options.policy = OWNER_NONE;
-    return owner_process_open(&session->process, session->compute, &options, 1, 1, error);
+    return owner_process_open(&session->process, session->compute, &options, NULL, 1, 1, error);
 }
 
 void cluster_session_close(struct cluster_session *session)

@@ -18,6 +18,7 @@ int command_compute(int argc, char **argv);
 int command_check(int argc, char **argv);
 int command_drop(int argc, char **argv);
 int command_ranges(int argc, char **argv);
+int command_recover(int argc, char **argv);
 int command_sim(int argc, char **argv);
 int command_top(int argc, char **argv);
 int command_version(int argc, char **argv);

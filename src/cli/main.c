@@ -18,6 +18,7 @@ static const struct command commands[] = {
     {"check", "prove a cluster's indexes and account for its memory", command_check},
     {"drop", "drop indexes of a cluster with all that they hold", command_drop},
     {"ranges", "show and change which compute node owns which key range", command_ranges},
+    {"recover", "show what owners' logs have lost, and accept it", command_recover},
     {"top", "watch running servers", command_top},
     {"bench", "measure the index on this machine or in the simulator", command_bench},
     {"sim", "run whole clusters in a hostile simulation, and judge them", command_sim},

@@ -47,6 +47,12 @@ struct process {
 
 /* ---- getting ready ---- */
 
+/* The memory nodes are this process's own. */
+static bool embedded(const struct process *process)
+{
+    return process->command == &serve_settings_serve;
+}
+
 /* A port that no address uses is a mistake of the user's, who expects that it counts. */
 static int parse_listen(struct process *process, struct error *error)
 {
@@ -73,6 +79,11 @@ static int prepare(struct process *process, struct error *error)
 {
     const struct serve_settings *settings = &process->settings;
     int status = parse_listen(process, error);
+    if (!status && embedded(process) && settings->log == SERVE_LOG_AUTO)
+        status =
+            error_set(error, BANYAN_EINVAL,
+                      "log: the pool is this process's own memory, so a log would save no round trip, and "
+                      "would end with it; give none (banyan compute can keep one)");
     if (!status)
         status = cluster_addresses_parse(&process->http_address, "http", settings->http, 0, error);
     if (!status && !process->listen.count && !process->tls_listen.count)
@@ -106,12 +117,6 @@ static int guard(const struct process *process, struct error *error)
 }
 
 /* ---- the fabric ---- */
-
-/* The memory nodes are this process's own. */
-static bool embedded(const struct process *process)
-{
-    return process->command == &serve_settings_serve;
-}
 
 static int open_embedded(struct process *process, struct error *error)
 {

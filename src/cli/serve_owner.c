@@ -18,10 +18,29 @@
 
 /* ---- joining ---- */
 
+/* NULL: this process keeps no log. */
+static const struct log_options *log_chosen(const struct serve_owner *owner,
+                                            const struct serve_settings *settings, struct log_options *log)
+{
+    if (settings->log == SERVE_LOG_NONE || !owner->wants)
+        return NULL;
+    if (fabric_capabilities(pool_fabric(tree_compute_pool(owner->compute)))->direct) {
+        log_info("the log: none is kept, since the pool is mapped into this process, where a write costs no "
+                 "round trip");
+        return NULL;
+    }
+    log_options_default(log);
+    log->copies = settings->log_copies;
+    log->segment_bytes = settings->log_segment_bytes;
+    log->wait_ns = settings->log_wait_ms * MS;
+    return log;
+}
+
 int serve_owner_open(struct serve_owner *owner, struct tree_compute *compute,
                      const struct serve_settings *settings, struct error *error)
 {
     struct owner_options options;
+    struct log_options log;
     owner_options_default(&options);
     /* Nobody else could write the ranges of a process that answers no calls. */
     owner->wants = settings->own == SERVE_OWN_AUTO && !owner->mute;
@@ -32,7 +51,8 @@ int serve_owner_open(struct serve_owner *owner, struct tree_compute *compute,
                     owner->mute);
     owner->compute = compute;
     owner->terminal = isatty(STDERR_FILENO);
-    return owner_process_open(&owner->process, compute, &options, settings->peer_threads, PEER_FIBERS, error);
+    return owner_process_open(&owner->process, compute, &options, log_chosen(owner, settings, &log),
+                              settings->peer_threads, PEER_FIBERS, error);
 }
 
 static double ms(uint64_t ns)

@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include "base/log.h"
+#include "memory/request.h"
 #include "store/store.h"
 #include "tree/tree.h"
 
@@ -52,11 +53,14 @@
             "debug, info, warning or error; messages go to standard error")
 
 static const char *const own_names[] = {"auto", "none", NULL};
+static const char *const log_names[] = {"auto", "none", NULL};
 
 static const struct option_entry serve_table[] = {
     SERVER_ROWS,
     ROW("own", OPTION_CHOICE, own, 0, 0, own_names, "auto|none",
         "auto: this process owns all keys, as no other can reach them; none: it locks as if others could"),
+    ROW("log", OPTION_CHOICE, log, 0, 0, log_names, "none",
+        "Only none: the owner's log is for banyan compute; here a write costs no round trip"),
     ROW("memory-nodes", OPTION_U32, memory_nodes, 1, SERVE_NODES_MAX, NULL, "N",
         "Memory nodes in this process"),
     ROW("size", OPTION_U64, size, 16 << 20, 0x1p46, NULL, "BYTES",
@@ -79,6 +83,16 @@ static const struct option_entry compute_table[] = {
         "Where other compute nodes reach this one; else an address is chosen; off: nowhere"),
     ROW("peer-threads", OPTION_U32, peer_threads, 1, 64, NULL, "N",
         "Threads that serve other compute nodes and keep the ranges"),
+    ROW("log", OPTION_CHOICE, log, 0, 0, log_names, "auto|none",
+        "auto: writes of owned ranges go into a log in the pool, many in one round trip, and are merged "
+        "behind; "
+        "none: each goes to its leaf"),
+    ROW("log-copies", OPTION_U32, log_copies, 1, 2, NULL, "N",
+        "So many memory nodes have an entry of the log before its write is answered"),
+    ROW("log-segment-bytes", OPTION_U64, log_segment_bytes, MEMORY_LOG_SEGMENT_LEAST, MEMORY_LOG_SEGMENT_MOST,
+        NULL, "BYTES", "Segments of the log that are asked for; memory nodes may grant less"),
+    ROW("log-wait", OPTION_U32, log_wait_ms, 1, 600000, NULL, "ms",
+        "A write for which the log has no room waits so long for merging, then it is refused with OOM"),
     ROW("cache-policy", OPTION_CHOICE, cache_policy, 0, 0, tree_cache_policies, "inner|dex|dinomo|banyan",
         "What is cached of owned ranges: nothing but inner nodes, leaves too, entries too, or all by use"),
     ROW("admission", OPTION_DOUBLE, admission, 0, 1, NULL, "P",
@@ -139,6 +153,10 @@ void serve_settings_default(struct serve_settings *settings)
                                         .cache_policy = TREE_CACHE_BANYAN,
                                         .admission = 0.1,
                                         .own = SERVE_OWN_AUTO,
+                                        .log = SERVE_LOG_NONE,
+                                        .log_copies = 1,
+                                        .log_segment_bytes = MEMORY_LOG_SEGMENT_MOST,
+                                        .log_wait_ms = 5000,
                                         .read_lease_ms = 50,
                                         .peer_threads = 1,
                                         .fabric = CLUSTER_FABRIC_DEFAULTS};

@@ -8,6 +8,7 @@
 #define SERVE_NODES_MAX 64u   /* memory nodes in one process */
 
 enum serve_own { SERVE_OWN_AUTO, SERVE_OWN_NONE };
+enum serve_log { SERVE_LOG_AUTO, SERVE_LOG_NONE };
 
 struct serve_settings {
     char *listen, *tls_listen, *password_file, *certificate, *key, *authority, *http;
@@ -16,6 +17,7 @@ struct serve_settings {
     bool tls_clients, protected_mode, busy_poll, defrag;
     int log_level;
     int own; /* enum serve_own */
+    int log; /* enum serve_log */
     /* serve */
     uint32_t memory_nodes;
     uint64_t size, log_bytes;
@@ -23,7 +25,8 @@ struct serve_settings {
     /* compute */
     struct cluster_fabric_settings fabric;
     bool format;
-    uint32_t read_lease_ms, peer_threads;
+    uint32_t read_lease_ms, peer_threads, log_copies, log_wait_ms;
+    uint64_t log_segment_bytes;
     char *peers;
     int cache_policy; /* enum tree_cache_policy */
     double admission;

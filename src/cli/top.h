@@ -28,6 +28,10 @@ struct top_sample {
     struct top_cache {
         uint64_t bytes, hits, misses;
     } cache[TOP_CACHE_KINDS];
+    struct top_log {
+        bool kept;
+        uint64_t unmerged, lag_ms, entries, commits, bytes, waits, full, inherited, degraded;
+    } log;
     char ownership[8]; /* "ranges", "all", "none"; "" of a server that has none of this */
     bool keys_known;
 };

@@ -87,6 +87,22 @@ static void read_cache(struct top_server *server, const char *info)
     }
 }
 
+static void read_log(struct top_server *server, const char *info)
+{
+    char kept[8];
+    word(info, "log", kept, sizeof kept);
+    server->now.log = (struct top_log){.kept = !strcmp(kept, "kept"),
+                                       .unmerged = field(info, "log_unmerged_keys"),
+                                       .lag_ms = field(info, "log_lag_msec"),
+                                       .entries = field(info, "log_entries"),
+                                       .commits = field(info, "log_commits"),
+                                       .bytes = field(info, "log_bytes_written"),
+                                       .waits = field(info, "log_waits"),
+                                       .full = field(info, "log_full"),
+                                       .inherited = field(info, "log_inherited"),
+                                       .degraded = field(info, "log_degraded")};
+}
+
 static void read_info(struct top_server *server, const char *info)
 {
     const char *keyspace = find_field(info, "db0");
@@ -115,6 +131,7 @@ static void read_info(struct top_server *server, const char *info)
     server->now.lapses = field(info, "read_lease_lapses");
     server->now.pauses = field(info, "read_lease_pauses");
     read_cache(server, info);
+    read_log(server, info);
     read_memory(server, info);
 }
 

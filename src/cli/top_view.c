@@ -65,6 +65,35 @@ static bool divides(const struct top_server *server)
     return server->alive && !strcmp(server->now.ownership, "ranges");
 }
 
+static bool logs(const struct top_server *server)
+{
+    return server->alive && server->now.log.kept;
+}
+
+static double entries_per_commit(const struct top_server *server)
+{
+    const struct top_log *now = &server->now.log, *before = &server->before.log;
+    return now->commits > before->commits && now->entries >= before->entries
+               ? (double)(now->entries - before->entries) / (double)(now->commits - before->commits)
+               : 0;
+}
+
+static void head_log(void)
+{
+    printf("\n%-28s %10s %8s %10s %8s %8s %8s %8s %9s %8s\n", "log", "unmerged", "lag ms", "commits/s",
+           "entries", "MB/s", "waits", "OOM", "inherited", "degraded");
+}
+
+static void print_log(const struct top_server *server)
+{
+    const struct top_log *now = &server->now.log, *before = &server->before.log;
+    printf("%-28.28s %10" PRIu64 " %8" PRIu64 " %10.0f %8.1f %8.2f %8" PRIu64 " %8" PRIu64 " %9" PRIu64
+           " %8" PRIu64 "\n",
+           server->name, now->unmerged, now->lag_ms, rate(server, now->commits, before->commits),
+           entries_per_commit(server), rate(server, now->bytes, before->bytes) / 1e6, now->waits, now->full,
+           now->inherited, now->degraded);
+}
+
 static void head_ownership(void)
 {
     printf("\n%-28s %8s %8s %10s %10s %8s %8s\n", "ownership", "owned", "ranges", "asked/s", "served/s",
@@ -93,12 +122,13 @@ static void print_cache(const struct top_server *server)
     putchar('\n');
 }
 
-/* Nothing where no server takes part in the ownership of ranges. */
-static void print_divided(const struct top *top, void (*head)(void), void (*line)(const struct top_server *))
+/* Nothing where no server is one of those. */
+static void print_those(const struct top *top, bool (*those)(const struct top_server *), void (*head)(void),
+                        void (*line)(const struct top_server *))
 {
     bool begun = false;
     for (unsigned i = 0; i < top->count; i++) {
-        if (!divides(&top->servers[i]))
+        if (!those(&top->servers[i]))
             continue;
         if (!begun)
             head();
@@ -135,8 +165,9 @@ void top_print(const struct top *top)
            "p50 us", "p99 us", "trips", "in MB/s", "out MB/s", "err/s", "keys");
     for (unsigned i = 0; i < top->count; i++)
         print_server(&top->servers[i]);
-    print_divided(top, head_ownership, print_ownership);
-    print_divided(top, head_cache, print_cache);
+    print_those(top, divides, head_ownership, print_ownership);
+    print_those(top, logs, head_log, print_log);
+    print_those(top, divides, head_cache, print_cache);
     print_memory(top);
     fflush(stdout);
 }
@@ -149,6 +180,17 @@ static json_t *cache_json(const struct top_server *server)
                             json_pack("{s:I, s:f}", "bytes", (json_int_t)server->now.cache[kind].bytes,
                                       "hit_percent", cache_share(server, kind)));
     return json;
+}
+
+static json_t *log_json(const struct top_server *server)
+{
+    const struct top_log *now = &server->now.log, *before = &server->before.log;
+    return json_pack("{s:b, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:I}", "kept", now->kept, "unmerged_keys",
+                     (json_int_t)now->unmerged, "lag_ms", (json_int_t)now->lag_ms, "commits_per_second",
+                     rate(server, now->commits, before->commits), "entries_per_commit",
+                     entries_per_commit(server), "bytes_per_second", rate(server, now->bytes, before->bytes),
+                     "waits", (json_int_t)now->waits, "full", (json_int_t)now->full, "inherited",
+                     (json_int_t)now->inherited, "degraded", (json_int_t)now->degraded);
 }
 
 static json_t *server_json(const struct top_server *server)
@@ -166,7 +208,7 @@ static json_t *server_json(const struct top_server *server)
                                         (json_int_t)server->memory[i].log_bytes, "log_segments",
                                         (json_int_t)server->memory[i].log_segments));
     return json_pack(
-        "{s:s, s:b, s:I, s:f, s:f, s:I, s:I, s:f, s:I, s:o, s:s, s:I, s:I, s:f, s:f, s:I, s:I, s:o}",
+        "{s:s, s:b, s:I, s:f, s:f, s:I, s:I, s:f, s:I, s:o, s:s, s:I, s:I, s:f, s:f, s:I, s:I, s:o, s:o}",
         "server", server->name, "alive", 1, "clients", (json_int_t)server->now.clients,
         "operations_per_second", rate(server, server->now.commands, server->before.commands), "hit_percent",
         hit_share(server), "latency_us_p50", (json_int_t)server->now.p50, "latency_us_p99",
@@ -176,7 +218,7 @@ static json_t *server_json(const struct top_server *server)
         "forwarded_per_second", rate(server, server->now.forwards, server->before.forwards),
         "served_per_second", rate(server, server->now.served, server->before.served), "read_lease_lapses",
         (json_int_t)server->now.lapses, "read_lease_pauses", (json_int_t)server->now.pauses, "cache",
-        cache_json(server));
+        cache_json(server), "log", log_json(server));
 }
 
 int top_print_json(const struct top *top)

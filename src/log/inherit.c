@@ -52,9 +52,9 @@ static int no_memory(struct inherit *inherit)
 
 /* ---- reading ---- */
 
-static int bytes_read(struct inherit *inherit, gaddr from, uint8_t *to, uint32_t length)
+int log_bytes_read(struct tree_session *session, gaddr from, uint8_t *to, uint32_t length)
 {
-    struct pool_session *pool = tree_session_pool(inherit->session);
+    struct pool_session *pool = tree_session_pool(session);
     while (length) {
         struct fabric_command reads[4];
         uint32_t count = 0;
@@ -72,6 +72,26 @@ static int bytes_read(struct inherit *inherit, gaddr from, uint8_t *to, uint32_t
             pool_read_settle(&reads[i]);
     }
     return 0;
+}
+
+const char *log_segment_judge(const uint8_t bytes[FORMAT_LOG_BLOCK], struct fabric_process process,
+                              const struct memory_log_segment *pool, struct format_log_segment *header)
+{
+    const char *fault = format_log_segment_decode(bytes, header);
+    if (!fault && (!fabric_process_equal(header->owner, process) || header->size > pool->bytes))
+        fault = "is another process's, or longer than what the memory node has handed out";
+    if (fault)
+        header->size = 0;
+    return fault;
+}
+
+const char *log_control_judge(const uint8_t bytes[FORMAT_LOG_BLOCK], struct fabric_process process,
+                              struct format_log_control *control)
+{
+    const char *fault = format_log_control_decode(bytes, control);
+    if (!fault && !fabric_process_equal(control->owner, process))
+        fault = "is another process's";
+    return fault;
 }
 
 /* Under which epoch the process is an heir; false: the entry is not of this range, or of another time. */
@@ -136,20 +156,14 @@ static int header_read(struct inherit *inherit, struct listed *listed)
 {
     uint8_t bytes[FORMAT_LOG_BLOCK];
     static const uint8_t zeros[FORMAT_LOG_BLOCK];
-    int status = bytes_read(inherit, listed->pool.address, bytes, sizeof bytes);
+    int status = log_bytes_read(inherit->session, listed->pool.address, bytes, sizeof bytes);
     if (status)
         return status;
     listed->header.size = 0;
     if (!memcmp(bytes, zeros, sizeof zeros)) /* taken, and not begun */
         return 0;
-    const char *fault = format_log_segment_decode(bytes, &listed->header);
-    if (!fault && (!fabric_process_equal(listed->header.owner, inherit->process) ||
-                   listed->header.size > listed->pool.bytes))
-        fault = "is another process's, or longer than what the memory node has handed out";
-    if (!fault)
-        return 0;
-    listed->header.size = 0;
-    return pool_corrupt(tree_session_pool(inherit->session), listed->pool.address, fault);
+    const char *fault = log_segment_judge(bytes, inherit->process, &listed->pool, &listed->header);
+    return !fault ? 0 : pool_corrupt(tree_session_pool(inherit->session), listed->pool.address, fault);
 }
 
 static int segment_fault(struct inherit *inherit, const struct listed *listed,
@@ -172,7 +186,8 @@ static int segment_scan(struct inherit *inherit, struct listed *listed, uint32_t
     for (uint32_t attempt = 0;; attempt++) {
         const uint64_t nonce = listed->header.nonce;
         const uint32_t count = inherit->count, used = inherit->used;
-        int status = bytes_read(inherit, listed->pool.address, inherit->segment, listed->header.size);
+        int status =
+            log_bytes_read(inherit->session, listed->pool.address, inherit->segment, listed->header.size);
         if (!status)
             status =
                 format_log_scan(&listed->header, inherit->segment, listed->known, entry_keep, inherit, &scan);
@@ -267,7 +282,7 @@ static int watermark_find(struct inherit *inherit)
             continue;
         }
         if (!status)
-            status = bytes_read(inherit, page->control, bytes, sizeof bytes);
+            status = log_bytes_read(inherit->session, page->control, bytes, sizeof bytes);
         if (status)
             break;
         if (!format_log_control_decode(bytes, &control) &&
@@ -455,12 +470,11 @@ static int table_fill(struct inherit *inherit, const struct sorted *sorted, cons
 /* What was taken over is in the table, and nothing has passed it. Until the heirs are off the map this
  * process's later changes of the range must be found beside theirs. */
 static int take_in(struct inherit *inherit, const struct sorted *sorted, const uint64_t *sequences,
-                   uint32_t count)
+                   uint32_t count, uint64_t epoch)
 {
     struct log *log = inherit->log;
     int status = count ? table_fill(inherit, sorted, sequences, count) : 0;
-    if (!status && !log_keep(log, inherit->tree, tree_rights_version(inherit->tree) + 1,
-                             atomic_load_relaxed(&log->sequence) + 1)) /* later ones are greater */
+    if (!status && !log_keep_inherited(log, inherit->tree, inherit->lower, inherit->upper, epoch))
         status = no_memory(inherit);
     if (!status)
         log_count(&log->stats.inherited, count);
@@ -476,7 +490,7 @@ static int again(struct inherit *inherit, const struct sorted *sorted, uint64_t 
     int status = log_again(inherit, sorted, sequences, count, epoch);
     log_turn_wait(inherit->log);
     if (!status)
-        status = take_in(inherit, sorted, sequences, count);
+        status = take_in(inherit, sorted, sequences, count, epoch);
     log_unhold(inherit->log, &hold);
     log_turn_give(inherit->log);
     return status;
@@ -494,7 +508,7 @@ static int inherit_run(struct inherit *inherit, uint64_t epoch)
             status = process_read(inherit);
     }
     if (status || !inherit->count)
-        return status ? status : take_in(inherit, NULL, NULL, 0);
+        return status ? status : take_in(inherit, NULL, NULL, 0, epoch);
     uint32_t count;
     struct sorted *sorted = latest(inherit, &count);
     uint64_t *sequences = calloc(count + 1, sizeof *sequences);

@@ -57,6 +57,7 @@ int log_create(struct log **out, struct tree_compute *compute, const struct log_
     log->fabric = fabric;
     log->options = *options;
     log->memory_nodes = nodes;
+    log->merged_at = task_now();
     random_seed(&log->random, options->seed ? options->seed : random_entropy());
     for (uint16_t n = 0; n < nodes; n++) {
         struct log_stream *stream = &log->streams[n];
@@ -140,6 +141,22 @@ void log_detach(struct log *log, struct tree_session *session, struct tree *tree
     log_dropped(log, session, tree);
 }
 
+/* There is no memory to note what is kept: all of the log is. */
+static void log_seal(struct log *log)
+{
+    spinlock_lock(&log->lock);
+    log->sealed = true;
+    spinlock_unlock(&log->lock);
+}
+
+void log_strand(struct log *log, struct tree_session *session, struct tree *tree)
+{
+    /* Of no index, so that no map releases it. */
+    if (!log_keep(log, NULL, UINT64_MAX, 0))
+        log_seal(log);
+    log_detach(log, session, tree);
+}
+
 uint64_t log_draw(struct log *log, uint32_t count)
 {
     /* Release: whoever finds the counter moved (acquire) sees what was stored before. */
@@ -160,6 +177,79 @@ bool log_keep(struct log *log, struct tree *tree, uint64_t version, uint64_t flo
     log->kept = kept;
     spinlock_unlock(&log->lock);
     return true;
+}
+
+bool log_keep_inherited(struct log *log, struct tree *tree, struct format_key lower,
+                        const struct format_key *upper, uint64_t epoch)
+{
+    struct log_kept *kept = calloc(1, sizeof *kept);
+    if (!kept)
+        return false;
+    *kept = (struct log_kept){.tree = tree, .version = KEPT_INHERITED, .epoch = epoch, .bounded = upper};
+    format_key_store(&kept->lower, lower);
+    if (upper)
+        format_key_store(&kept->upper, *upper);
+    kept->floor = atomic_load_relaxed(&log->sequence) + 1; /* later ones are greater */
+    spinlock_lock(&log->lock);
+    kept->next = log->kept;
+    log->kept = kept;
+    spinlock_unlock(&log->lock);
+    return true;
+}
+
+/* Takes the range out of what is kept; `spare`: for what is left above it, if something is left below it
+ * too. Under the lock. False: nothing of it is kept there, or there is no spare one. */
+static bool kept_cut(struct log_kept *kept, struct format_key lower, const struct format_key *upper,
+                     struct log_kept **spare, bool *empty)
+{
+    const struct format_key begin = format_key_of(&kept->lower), end = format_key_of(&kept->upper);
+    const bool below = format_key_compare(begin, lower) < 0;
+    const bool above = upper && (!kept->bounded || format_key_compare(*upper, end) < 0);
+    *empty = !below && !above;
+    if ((kept->bounded && format_key_compare(end, lower) <= 0) ||
+        (upper && format_key_compare(*upper, begin) <= 0) || (below && above && !*spare))
+        return *empty = false;
+    if (below && above) {
+        **spare = *kept;
+        format_key_store(&(*spare)->lower, *upper);
+        kept->next = *spare;
+        *spare = NULL;
+    } else if (above) {
+        format_key_store(&kept->lower, *upper);
+    }
+    if (below) {
+        format_key_store(&kept->upper, lower);
+        kept->bounded = true;
+    }
+    return true;
+}
+
+void log_cleared(struct log *log, struct tree *tree, struct format_key lower, const struct format_key *upper,
+                 uint64_t epoch)
+{
+    /* Without memory for it the range is kept for longer than it must be. */
+    struct log_kept *spare = calloc(1, sizeof *spare), *ended = NULL;
+    spinlock_lock(&log->lock);
+    for (struct log_kept **at = &log->kept; *at;) {
+        struct log_kept *kept = *at;
+        bool empty = false;
+        if (kept->tree == tree && kept->epoch == epoch && epoch)
+            (void)kept_cut(kept, lower, upper, &spare, &empty);
+        if (!empty) {
+            at = &kept->next;
+            continue;
+        }
+        *at = kept->next;
+        kept->next = ended;
+        ended = kept;
+    }
+    spinlock_unlock(&log->lock);
+    free(spare);
+    while (ended) {
+        struct log_kept *kept = ended;
+        ended = kept->next;
+        free(kept);
+    }
 }
 
 void log_hold(struct log *log, struct log_kept *hold)
@@ -202,15 +292,11 @@ void log_disown(struct log *log, struct tree_session *session, struct tree *tree
                 const struct format_key *upper, uint64_t epoch)
 {
     struct unmerged *table = tree_log_table(tree);
-    (void)epoch;
-    if (!table)
-        return;
-    if (!log_keep(log, tree, tree_rights_version(tree), 0)) { /* no memory: all of the log is kept */
-        spinlock_lock(&log->lock);
-        log->sealed = true;
-        spinlock_unlock(&log->lock);
-    }
-    unmerged_drop(table, tree_session_pool(session)->epoch, lower, upper);
+    if (table && !log_keep(log, tree, tree_rights_version(tree), 0))
+        log_seal(log);
+    log_cleared(log, tree, lower, upper, epoch); /* all of the log is kept instead, if it has anything */
+    if (table)
+        unmerged_drop(table, tree_session_pool(session)->epoch, lower, upper);
 }
 
 void log_released(struct log *log, struct tree *tree, uint64_t version)
@@ -239,8 +325,10 @@ void log_stats(const struct log *log, struct log_stats *stats)
     uint64_t *to = (uint64_t *)stats;
     struct log *mine = (struct log *)(uintptr_t)log; /* its locks */
     for (size_t i = 0; i < sizeof *stats / sizeof *to; i++)
-        to[i] = atomic_load_relaxed(&from[i]);             /* statistics */
-    stats->sequence = atomic_load_relaxed(&log->sequence); /* as above */
+        to[i] = atomic_load_relaxed(&from[i]);                                         /* statistics */
+    stats->sequence = atomic_load_relaxed(&log->sequence);                             /* as above */
+    const uint64_t merged_at = atomic_load_relaxed(&log->merged_at), now = task_now(); /* as above */
+    stats->lag_ns = now > merged_at ? now - merged_at : 0;
     for (uint16_t n = 0; n < log->memory_nodes; n++) {
         struct log_stream *stream = &mine->streams[n];
         spinlock_lock(&stream->lock);
@@ -259,4 +347,6 @@ void log_stats(const struct log *log, struct log_stats *stats)
         stats->unmerged_bytes += table ? unmerged_bytes(table) : 0;
     }
     spinlock_unlock(&mine->lock);
+    if (stats->watermark >= stats->sequence)
+        stats->lag_ns = 0;
 }

@@ -48,13 +48,16 @@ void log_destroy(struct log *log);
 /* BANYAN_ENOMEM. The handle stays until log_detach, which is called when nothing of it is to be merged. */
 int log_attach(struct log *log, struct tree *tree, struct error *error);
 void log_detach(struct log *log, struct tree_session *session, struct tree *tree);
+/* The same of an index whose ranges could not be given away: what is not merged of it leaves the table, and
+ * stays in the log, whose watermark does not pass it any more. */
+void log_strand(struct log *log, struct tree_session *session, struct tree *tree);
 
 /* A merger: returns 0 after log_stop. What fails is tried again. */
 int log_merge(struct log *log, struct tree_session *session);
 void log_stop(struct log *log);
 
-/* Merges all that there is of the range, and publishes that. No operation of it is under way, and none
- * begins. */
+/* Merges all that there is of the range. No operation of it is under way, and none begins. What the log still
+ * has of it counts for nobody: it has the epoch of an owner that is no heir. */
 int log_flush(struct log *log, struct tree_session *session, struct tree *tree, struct format_key lower,
               const struct format_key *upper);
 /* The same of everything, while operations may go on: what was acknowledged before the call is merged. */
@@ -74,6 +77,10 @@ struct log_heir {
 int log_inherit(struct log *log, struct tree_session *session, struct tree *tree,
                 const struct log_heir *heirs, uint32_t count, struct format_key lower,
                 const struct format_key *upper, uint64_t epoch);
+/* The heirs of the range, or of a part of it, that was inherited under this epoch are off the map: what was
+ * logged of it since may be forgotten when it is merged. Does not wait. */
+void log_cleared(struct log *log, struct tree *tree, struct format_key lower, const struct format_key *upper,
+                 uint64_t epoch);
 /* The range went to an owner that inherits it from this log, which keeps what it has until log_released. Does
  * not wait. */
 void log_disown(struct log *log, struct tree_session *session, struct tree *tree, struct format_key lower,
@@ -94,6 +101,7 @@ struct log_stats {
     uint64_t log_bytes;                /* of segments whose frames are not all merged */
     uint64_t segments, segment_bytes;  /* that this process has */
     uint64_t sequence, watermark;      /* drawn; published */
+    uint64_t lag_ns; /* the oldest change that is not merged was logged at most so long ago; 0: all is */
     uint64_t waits, wait_ns, wait_longest_ns;           /* writers that found no room */
     uint64_t full;                                      /* writes that failed for it */
     uint64_t inherited, inherit_ns, inherit_longest_ns; /* entries that came from others' logs */

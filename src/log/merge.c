@@ -194,6 +194,8 @@ static int cycle(struct log *log, struct tree_session *session, bool pauses)
     const uint64_t drawn = atomic_load_acquire(&log->sequence);
     int status = merge_all(log, session, pauses, &least);
     int moved = watermark_move(log, session, least <= drawn ? least - 1 : drawn);
+    if (!moved && atomic_load_relaxed(&log->published) >= drawn) /* statistics */
+        atomic_store_relaxed(&log->merged_at, began);
     log_count(&log->stats.cycles, 1);
     atomic_store_relaxed(&log->stats.cycle_ns, task_now() - began); /* statistics */
     return status ? status : moved;
@@ -236,6 +238,8 @@ int log_merge(struct log *log, struct tree_session *session)
         const uint64_t logged = atomic_load_relaxed(&log->logged); /* a hint */
         quiet = logged == seen ? quiet + 1 : 0;
         seen = logged;
+        if (atomic_load_relaxed(&log->published) >= atomic_load_relaxed(&log->sequence)) /* statistics */
+            atomic_store_relaxed(&log->merged_at, task_now());
         const uint32_t full = pressure(log);
         const bool due = (logged != merged_at && full >= DUE) || full >= 2 * DUE;
         const bool idle = quiet >= 4 && (unmerged_all(log) || atomic_load_relaxed(&log->published) <
@@ -275,12 +279,6 @@ int log_flush(struct log *log, struct tree_session *session, struct tree *tree, 
     if (!status && least <= drawn)
         status = pool_fail(tree_session_pool(session), BANYAN_EBUSY,
                            "index %s: the range still has changes that are not merged", tree_name(tree));
-    /* What is merged must not be done again over what its next owner writes. */
-    if (!status)
-        status = cycle(log, session, false);
-    if (!status && atomic_load_relaxed(&log->published) < drawn) /* the turn is this task's */
-        status = pool_fail(tree_session_pool(session), BANYAN_EBUSY,
-                           "index %s: the log has to be kept for another range", tree_name(tree));
     log_turn_give(log);
     return status;
 }

@@ -75,6 +75,15 @@ int log_stream_give_broken(struct log_stream *stream, struct tree_session *sessi
 int log_stream_close(struct log_stream *stream, struct tree_session *session);
 void log_stream_destroy(struct log_stream *stream);
 
+/* ---- reading logs (inherit.c) ---- */
+
+int log_bytes_read(struct tree_session *session, gaddr from, uint8_t *to, uint32_t length);
+/* NULL: *header is that of a segment of this process. Else what is wrong, and its size is 0. */
+const char *log_segment_judge(const uint8_t bytes[FORMAT_LOG_BLOCK], struct fabric_process process,
+                              const struct memory_log_segment *pool, struct format_log_segment *header);
+const char *log_control_judge(const uint8_t bytes[FORMAT_LOG_BLOCK], struct fabric_process process,
+                              struct format_log_control *control);
+
 /* ---- lanes ---- */
 
 struct log_frame {
@@ -126,11 +135,16 @@ struct log_index {
 
 /* What must not be passed by the watermark: changes of a range that another process inherits, or of one whose
  * heirs stand in the map still. */
+#define KEPT_INHERITED (UINT64_MAX - 1) /* the end of an index alone comes later */
 struct log_kept {
     struct log_kept *next;
     struct tree *tree;
-    uint64_t version; /* released by a map of this version or a later one */
+    uint64_t version; /* released by a map of this version or a later one; KEPT_INHERITED: by none */
     uint64_t floor;   /* the watermark stays below */
+    /* Of a range that was inherited under this epoch, while its heirs stand in the map; else 0. */
+    uint64_t epoch;
+    struct format_key_copy lower, upper;
+    bool bounded; /* by `upper` */
 };
 
 struct log {
@@ -153,11 +167,15 @@ struct log {
     bool sealed; /* nothing more is published: what is kept could not be noted */
     bool merging;           /* a merger makes a cycle */
     uint64_t logged;        /* atomic: bytes, for the mergers' pace */
+    uint64_t merged_at;     /* atomic, statistics: all that was logged before it is merged, and published */
     struct log_stats stats; /* atomic, relaxed */
 };
 
 /* False: no memory. `floor` 0: all that is not below the watermark. */
 bool log_keep(struct log *log, struct tree *tree, uint64_t version, uint64_t floor);
+/* Of a range that was inherited under this epoch, until log_cleared: what is drawn from now on. */
+bool log_keep_inherited(struct log *log, struct tree *tree, struct format_key lower,
+                        const struct format_key *upper, uint64_t epoch);
 /* Until log_unhold nothing that is drawn behind the call is passed. `hold`: the caller's. */
 void log_hold(struct log *log, struct log_kept *hold);
 void log_unhold(struct log *log, struct log_kept *hold);

@@ -248,6 +248,12 @@ int owner_release(struct owner *owner, struct tree_session *session);
  * have returned. A process that ends without it is fenced by the next transfer that looks for it. */
 int owner_leave(struct owner *owner, struct tree_session *session);
 
+/* Does the work under the map's lock, so that no range moves meanwhile, and no log of a process that is gone
+ * is given back. For as long as the time-out it waits for the lock; the work takes less than adopt_ns.
+ * Returns what the work returns. */
+int owner_locked(struct owner *owner, struct tree_session *session,
+                 int (*work)(void *context, struct tree_session *session), void *context);
+
 /* Before tree_drop (FLUSHALL, banyan drop): the index becomes shared as a whole, and stays so. owner_forget
  * takes its entries off the map; after the drop, or if there was none. The numbers of indexes are used again
  * after 127 drops, so that what a dead process leaves behind is taken off by the next owner_close. */

@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #include "base/atomic.h"
+#include "base/log.h"
 #include "base/task.h"
+#include "owner/logging.h"
 #include "pool/pool.h"
 
 #define LOCK_SLEEP_NS UINT64_C(100000)
@@ -12,6 +14,7 @@
 struct owner_process {
     struct owner *owner;
     struct owner_threads *threads;
+    struct owner_logging *logging; /* NULL: no log */
     struct pool_worker *worker;
     struct tree_session *session;
     struct spinlock lock; /* guards the session; held over round trips, so those that wait sleep */
@@ -36,14 +39,18 @@ static int session_give(struct owner_process *process, int status, struct error 
 }
 
 int owner_process_open(struct owner_process **out, struct tree_compute *compute,
-                       const struct owner_options *options, unsigned threads, unsigned fibers,
-                       struct error *error)
+                       const struct owner_options *options, const struct log_options *log, unsigned threads,
+                       unsigned fibers, struct error *error)
 {
+    struct owner_options completed = *options;
     struct owner_process *process = calloc(1, sizeof *process);
     *out = NULL;
     if (!process)
         return error_set(error, BANYAN_ENOMEM, "no memory for a part in the ownership of ranges");
-    int status = owner_create(&process->owner, compute, options, error);
+    completed.log = log != NULL;
+    int status = owner_create(&process->owner, compute, &completed, error);
+    if (!status && log)
+        status = owner_logging_open(&process->logging, process->owner, compute, log, error);
     if (!status)
         status = pool_worker_create(&process->worker, tree_compute_pool(compute), error);
     if (!status)
@@ -61,16 +68,27 @@ int owner_process_open(struct owner_process **out, struct tree_compute *compute,
     return status;
 }
 
+static void log_end(struct owner_process *process)
+{
+    if (!process->logging)
+        return;
+    if (owner_logging_end(process->logging, process->session) && process->session)
+        log_info("%s; its segments stay for those who inherit from it",
+                 tree_session_error(process->session)->text);
+}
+
 void owner_process_close(struct owner_process *process)
 {
     if (!process)
         return;
     owner_threads_stop(process->threads);
+    log_end(process);
     if (process->session) /* an entry that stays is taken off by others, when this process is gone */
         (void)owner_leave(process->owner, process->session);
     tree_session_destroy(process->session);
     pool_worker_destroy(process->worker);
     owner_destroy(process->owner);
+    owner_logging_destroy(process->logging);
     free(process);
 }
 
@@ -79,12 +97,23 @@ struct owner *owner_process_owner(const struct owner_process *process)
     return process ? process->owner : NULL;
 }
 
+struct log *owner_process_log(const struct owner_process *process)
+{
+    return process && process->logging ? owner_logging_log(process->logging) : NULL;
+}
+
 int owner_process_attach(struct owner_process *process, struct tree *tree, struct error *error)
 {
     if (!process)
         return 0;
+    int status = process->logging ? owner_logging_attach(process->logging, tree, error) : 0;
+    if (status)
+        return status;
     session_take(process);
-    return session_give(process, owner_attach(process->owner, process->session, tree), error);
+    status = owner_attach(process->owner, process->session, tree);
+    if (status && process->logging)
+        owner_logging_detach(process->logging, process->session, tree, 0);
+    return session_give(process, status, error);
 }
 
 int owner_process_detach(struct owner_process *process, struct tree *tree, struct error *error)
@@ -92,7 +121,10 @@ int owner_process_detach(struct owner_process *process, struct tree *tree, struc
     if (!process)
         return 0;
     session_take(process);
-    return session_give(process, owner_detach(process->owner, process->session, tree), error);
+    int status = owner_detach(process->owner, process->session, tree);
+    if (process->logging)
+        owner_logging_detach(process->logging, process->session, tree, status);
+    return session_give(process, status, error);
 }
 
 int owner_process_balance(struct owner_process *process, struct error *error)

@@ -169,6 +169,60 @@ static void owner_counters(const struct server_stats *stats, FILE *out)
             owner->pauses);
 }
 
+static void log_counters(const struct server_stats *stats, FILE *out)
+{
+    const struct log_stats *log = &stats->log;
+    gauge(out, "banyan_log_kept", "Whether this process keeps a log of what it writes to its ranges.",
+          stats->logs);
+    if (!stats->logs)
+        return;
+    gauge(out, "banyan_log_unmerged_keys", "Keys with logged changes that their leaves do not have yet.",
+          log->unmerged);
+    gauge(out, "banyan_log_unmerged_bytes", "This process's memory for them.", log->unmerged_bytes);
+    gauge(out, "banyan_log_lag_entries", "Entries logged and not known to be merged.",
+          log->sequence > log->watermark ? log->sequence - log->watermark : 0);
+    gauge(out, "banyan_log_segments", "Segments of this process's log on memory nodes.", log->segments);
+    gauge(out, "banyan_log_segment_bytes", "Bytes of them.", log->segment_bytes);
+    gauge(out, "banyan_log_segment_unmerged_bytes", "Bytes of frames in them that are not all merged.",
+          log->log_bytes);
+    counter(out, "banyan_log_entries_total", "Entries logged.", log->entries);
+    counter(out, "banyan_log_commits_total", "Group commits, a round trip each.", log->commits);
+    counter(out, "banyan_log_frames_total", "Frames written, one for each memory node and copy.",
+            log->frames);
+    counter(out, "banyan_log_written_bytes_total", "Bytes of frames, copies included.", log->bytes);
+    counter(out, "banyan_log_degraded_total", "Frames with fewer copies than were asked for.", log->degraded);
+    counter(out, "banyan_log_unknown_total", "Frames that may have been written or not.", log->unknown);
+    counter(out, "banyan_log_refused_total", "Frames that were refused.", log->refused);
+    counter(out, "banyan_log_merged_total", "Entries merged into their leaves.", log->merged);
+    counter(out, "banyan_log_cycles_total", "Rounds of merging.", log->cycles);
+    counter(out, "banyan_log_waits_total", "Commits that waited for room in the log.", log->waits);
+    counter(out, "banyan_log_full_total", "Commits refused since the log had no room.", log->full);
+    counter(out, "banyan_log_inherited_total", "Entries taken over from the logs of earlier owners.",
+            log->inherited);
+}
+
+static void log_seconds(const struct server_stats *stats, FILE *out)
+{
+    const struct {
+        const char *name, *type, *help;
+        uint64_t nanoseconds;
+    } times[] = {
+        {"banyan_log_lag_seconds", "gauge", "The oldest change that is not merged is at most so old.",
+         stats->log.lag_ns},
+        {"banyan_log_cycle_seconds", "gauge", "How long the last round of merging took.",
+         stats->log.cycle_ns},
+        {"banyan_log_wait_seconds_total", "counter", "Time that commits waited for room in the log.",
+         stats->log.wait_ns},
+        {"banyan_log_wait_longest_seconds", "gauge", "The longest of these.", stats->log.wait_longest_ns},
+        {"banyan_log_inherit_seconds_total", "counter", "Time that taking over from earlier owners took.",
+         stats->log.inherit_ns},
+    };
+    for (size_t i = 0; stats->logs && i < sizeof times / sizeof *times; i++) {
+        family_begin(out, times[i].name, times[i].type, times[i].help);
+        fprintf(out, "%s %.6f\n", times[i].name, (double)times[i].nanoseconds / 1e9);
+    }
+}
+
 /* A sum of nanoseconds, as Prometheus wants it. */
 static void owner_seconds(const struct server_stats *stats, FILE *out)
 {
@@ -269,6 +323,8 @@ void metrics_compute(void *context, FILE *out)
     cache_counters(&stats, out);
     owner_counters(&stats, out);
     owner_seconds(&stats, out);
+    log_counters(&stats, out);
+    log_seconds(&stats, out);
     memory_families(server, out);
     command_families(server, out);
 }

@@ -102,6 +102,8 @@ struct server_stats {
     struct tree_cache_stats cache;
     enum server_ownership ownership;
     struct owner_stats owner;                                 /* where ownership is SERVER_OWNS_RANGES */
+    bool logs;                                                /* this process keeps a log */
+    struct log_stats log;                                     /* with `logs` */
     uint64_t latency_us_p50, latency_us_p99, latency_us_p999; /* of commands, over the last minute or so */
 };
 void server_stats(struct server *server, struct server_stats *stats);

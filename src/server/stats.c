@@ -152,6 +152,10 @@ void server_stats(struct server *server, struct server_stats *stats)
                                                   : SERVER_SHARES;
     if (server->options.owner)
         owner_stats(owner_process_owner(server->options.owner), &stats->owner);
+    const struct log *log = owner_process_log(server->options.owner);
+    stats->logs = log != NULL;
+    if (log)
+        log_stats(log, &stats->log);
 }
 
 const char *const server_cache_names[] = {"inner", "leaves", "entries", "values"};

@@ -124,6 +124,26 @@ static void page_ownership(const struct server_stats *stats, FILE *out)
     fputs("</table>", out);
 }
 
+static void page_log(const struct server_stats *stats, FILE *out)
+{
+    const struct log_stats *log = &stats->log;
+    if (!stats->logs)
+        return;
+    fputs("<h2>Log</h2><table>", out);
+    row(out, "keys not merged", log->unmerged);
+    row(out, "oldest of them at most, milliseconds", log->lag_ns / 1000000);
+    row_mib(out, "segments", log->segment_bytes);
+    row_mib(out, "written", log->bytes);
+    row(out, "entries", log->entries);
+    row(out, "commits", log->commits);
+    row(out, "commits that waited for room", log->waits);
+    row(out, "longest wait, microseconds", log->wait_longest_ns / 1000);
+    row(out, "commits refused for want of room", log->full);
+    row(out, "entries taken over from earlier owners", log->inherited);
+    row(out, "frames with too few copies", log->degraded);
+    fputs("</table>", out);
+}
+
 static void page_command(void *context, const char *name, uint64_t calls, uint64_t nanoseconds,
                          uint64_t failed)
 {
@@ -155,6 +175,7 @@ void status_page_compute(void *context, FILE *out)
     fputs("</table>", out);
     page_cache(&stats, out);
     page_ownership(&stats, out);
+    page_log(&stats, out);
     page_memory_nodes(server, out);
     fputs("<h2>Commands</h2><table><tr><th>name</th><th class=\"n\">calls</th><th class=\"n\">mean us</th>"
           "<th class=\"n\">failed</th></tr>",

@@ -55,6 +55,6 @@ void store_cached_forget(struct store_session *session, const void *key, size_t 
                          const struct format_reference *reference)
 {
     const struct tree_reference name = name_of(key, key_length, reference);
-    if (!reference->room)
+    if (!reference->room && session->store->tree) /* drop.c has none: nothing of the index is cached here */
         tree_value_forget(session->tree, session->store->tree, &name);
 }

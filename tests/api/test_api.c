@@ -95,6 +95,42 @@ static void test_version(void **state)
     assert_non_null(banyan_strerror(12345));
 }
 
+/* What is said of a pool of this process with these options of the log. */
+static void refuse_log(struct banyan_options options, const char *part)
+{
+    char message[200] = "";
+    struct banyan *banyan = NULL;
+    options.struct_bytes = sizeof options;
+    options.pool_bytes = 32u << 20;
+    options.message = message;
+    options.message_bytes = sizeof message;
+    assert_int_equal(banyan_open(&banyan, &options), BANYAN_EINVAL);
+    assert_null(banyan);
+    if (!strstr(message, part))
+        fail_msg("'%s' lacks '%s'", message, part);
+}
+
+static void test_log_options(void **state)
+{
+    (void)state;
+    refuse_log((struct banyan_options){.log = 3}, "log is 3");
+    refuse_log((struct banyan_options){.log = BANYAN_LOG_AUTO}, "wants a cluster (uri)");
+    refuse_log((struct banyan_options){.log = BANYAN_LOG_AUTO, .uri = "127.0.0.1:1"}, "BANYAN_OWN_AUTO");
+    refuse_log((struct banyan_options){.log_copies = 3}, "log_copies is 3, wanted 1 or 2");
+    refuse_log((struct banyan_options){.log_segment_bytes = 65535}, "log_segment_bytes is 65535");
+    refuse_log((struct banyan_options){.log_segment_bytes = (8u << 20) + 1}, "64 KiB to 8 MiB");
+    refuse_log((struct banyan_options){.log_wait_ms = 600001}, "log_wait_ms is 600001");
+    struct banyan *banyan = NULL;
+    const struct banyan_options none = {.struct_bytes = sizeof none,
+                                        .pool_bytes = 32u << 20,
+                                        .log = BANYAN_LOG_NONE,
+                                        .log_copies = 2,
+                                        .log_segment_bytes = 65536,
+                                        .log_wait_ms = 600000};
+    assert_int_equal(banyan_open(&banyan, &none), BANYAN_OK);
+    assert_int_equal(banyan_close(banyan), BANYAN_OK);
+}
+
 static void test_open_bad(void **state)
 {
     char message[200] = "";
@@ -765,9 +801,9 @@ static void test_uri_bad(void **state)
         cmocka_unit_test(test_indexes), cmocka_unit_test(test_handles), cmocka_unit_test(test_drop),         \
         cmocka_unit_test(test_other_pool), cmocka_unit_test(test_stats), cmocka_unit_test(test_bulk_bad),    \
         cmocka_unit_test(test_session_open_bad), cmocka_unit_test(test_cache_stats)
-
 static const struct CMUnitTest plain_tests[] = {COMMON_TESTS, cmocka_unit_test(test_plain_does_not_expire),
-                                                cmocka_unit_test(test_own)};
+                                                cmocka_unit_test(test_own),
+                                                cmocka_unit_test(test_log_options)};
 static const struct CMUnitTest record_tests[] = {COMMON_TESTS,
                                                  cmocka_unit_test(test_long_values),
                                                  cmocka_unit_test(test_multi_large),

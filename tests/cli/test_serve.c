@@ -48,6 +48,16 @@ static void mistakes_are_told(void **state)
             ARGUMENTS("compute", "--memory", "127.0.0.1:1", "--fabric-key", "key.pem", "--fabric-authority",
                       "ca.pem"),
             "fabric-key is of no use without fabric-certificate");
+    refuses(scene, ARGUMENTS("serve", "--log", "auto"),
+            "log: the pool is this process's own memory, so a log would save no round trip");
+    refuses(scene, ARGUMENTS("serve", "--log-copies", "2"), "log-copies");
+    refuses(scene, ARGUMENTS("compute", "--log", "some"), "option log: 'some' is none of auto, none\n");
+    refuses(scene, ARGUMENTS("compute", "--log-copies", "3"),
+            "option log-copies: 3 is not in the range 1 to 2");
+    refuses(scene, ARGUMENTS("compute", "--log-segment-bytes", "9M"),
+            "option log-segment-bytes: 9M is not in the range 64K to 8M\n");
+    refuses(scene, ARGUMENTS("compute", "--log-wait", "0"),
+            "option log-wait: 0 is not in the range 1 to 600000 ms\n");
     scene->passed = true;
 }
 

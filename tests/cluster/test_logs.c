@@ -143,10 +143,77 @@ static void bad_sizes_are_refused(void **state)
     scene->passed = true;
 }
 
+/* A process that keeps a log tells of it, one that does not says so; the options are there. */
+static void a_process_tells_of_its_log(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const fields[] = {
+        "log_unmerged_keys:0", "log_unmerged_bytes:", "log_lag_entries:",  "log_lag_msec:", "log_segments:",
+        "log_segment_bytes:",  "log_entries:",        "log_commits:",      "log_frames:",   "log_degraded:0",
+        "log_unknown:0",       "log_refused:0",       "log_merged:",       "log_cycles:",   "log_waits:0",
+        "log_full:0",          "log_inherited:0",     "log_bytes_written:"};
+    static const char *const metrics[] = {"unmerged_keys", "lag_seconds",  "entries_total", "commits_total",
+                                          "frames_total",  "merged_total", "waits_total",   "full_total",
+                                          "segments",      "cycles_total", "segment_bytes"};
+    struct process *memory =
+        process_start(scene, "memory", ARGUMENTS("memory", "--listen", "127.0.0.1:0", "--size", "64M"));
+    const char *address = address_text(memory, 0);
+    struct process *compute =
+        process_start(scene, "compute",
+                      ARGUMENTS("compute", "--memory", address, "--listen", "127.0.0.1:0", "--format",
+                                "--log", "auto", "--log-copies", "2", "--log-segment-bytes", "64K",
+                                "--log-wait", "100", "--http", "127.0.0.1:0"));
+    redisContext *client = client_of(compute, 0);
+    assert_string_equal(ask(client, "SET a 1"), "OK");
+    const char *info = ask(client, "INFO log");
+    assert_contains(info, "log:kept\r\n");
+    for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++)
+        assert_contains(info, text_of("\n%s", fields[i]));
+    char *text = http_get(process_http(compute), "/metrics", NULL);
+    assert_contains(text, "\nbanyan_log_kept 1\n");
+    for (unsigned i = 0; i < sizeof metrics / sizeof *metrics; i++)
+        assert_contains(text, text_of("\nbanyan_log_%s ", metrics[i]));
+    free(text);
+    text = http_get(process_http(compute), "/", NULL);
+    assert_contains(text, "<h2>Log</h2>");
+    free(text);
+    process_run(scene, NULL, ARGUMENTS("top", "--once", address_text(compute, 0)), &result);
+    assert_contains(result.output, "unmerged");
+    process_run(scene, NULL,
+                ARGUMENTS("top", "--once", "--json", "--interval", "100", address_text(compute, 0)), &result);
+    json_t *json = json_loads(result.output, 0, NULL);
+    const json_t *log = json_object_get(json_array_get(json, 0), "log");
+    assert_true(json_is_true(json_object_get(log, "kept")));
+    assert_int_equal(json_integer_value(json_object_get(log, "unmerged_keys")), 0);
+    json_decref(json);
+    redisFree(client);
+    assert_int_equal(process_stop(compute), 0);
+    json = check(scene, address, NULL, 0); /* it took its log along */
+    assert_int_equal(json_array_size(json_object_get(json, "logs")), 0);
+    json_decref(json);
+
+    process_restart(scene, compute,
+                    ARGUMENTS("compute", "--memory", address, "--listen", "127.0.0.1:0", "--log", "none",
+                              "--http", "127.0.0.1:0"));
+    client = client_of(compute, 0);
+    info = ask(client, "INFO log");
+    assert_contains(info, "log:none\r\n");
+    assert_null(strstr(info, "log_entries"));
+    text = http_get(process_http(compute), "/metrics", NULL);
+    assert_contains(text, "\nbanyan_log_kept 0\n");
+    assert_null(strstr(text, "banyan_log_entries_total"));
+    free(text);
+    redisFree(client);
+    assert_int_equal(process_stop(compute), 0);
+    assert_int_equal(process_stop(memory), 0);
+    scene->passed = true;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_log_is_shown_and_given_back, scene_set_up, scene_tear_down),
+        cmocka_unit_test_setup_teardown(a_process_tells_of_its_log, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(bad_sizes_are_refused, scene_set_up, scene_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

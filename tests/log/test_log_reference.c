@@ -136,6 +136,7 @@ static void heirs_end(struct world *world)
 {
     world->version++;
     log_released(world->owner->log, world->owner->tree, world->version);
+    log_cleared(world->owner->log, world->owner->tree, (struct format_key){0}, NULL, world->owner->epoch);
     world->heir_count = 0;
 }
 

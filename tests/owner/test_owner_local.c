@@ -679,7 +679,7 @@ static int guest_open(struct rig *rig, struct fabric **fabric, struct tree_compu
     assert_non_null(*fabric);
     failing_prepare(*fabric);
     assert_int_equal(tree_compute_create(compute, *fabric, &switches, error), 0);
-    return owner_process_open(process, *compute, &options, 1, 1, error);
+    return owner_process_open(process, *compute, &options, NULL, 1, 1, error);
 }
 
 static void a_process_that_ends_takes_itself_off_the_board(void **state)

@@ -1,6 +1,6 @@
 /*
  * info.c - INFO: the server's figures as text, in Redis's sections and form, since its tools parse them, and
- * two sections of Banyan's own. On a fiber; visits every thread once, and asks each memory node for its state
+ * some of Banyan's own. On a fiber; visits every thread once, and asks each memory node for its state
  * where that is shown, to bring the figures up to date.
  */
 #include <inttypes.h>
@@ -265,6 +265,33 @@ static void section_ownership(struct figures *f)
              o->wait_longest_ns / 1000, o->lapses, o->pauses, o->pause_longest_ns / 1000);
 }
 
+/* Its names are what `banyan top` reads. */
+static void section_log(struct figures *f)
+{
+    const struct log_stats *l = &f->stats.log;
+    text_add(&f->text, "log:%s\r\n", f->stats.logs ? "kept" : "none");
+    if (!f->stats.logs)
+        return;
+    text_add(&f->text,
+             "log_unmerged_keys:%" PRIu64 "\r\nlog_unmerged_bytes:%" PRIu64 "\r\nlog_lag_entries:%" PRIu64
+             "\r\nlog_lag_msec:%" PRIu64 "\r\nlog_segments:%" PRIu64 "\r\nlog_segment_bytes:%" PRIu64
+             "\r\nlog_segment_bytes_unmerged:%" PRIu64 "\r\n",
+             l->unmerged, l->unmerged_bytes, l->sequence > l->watermark ? l->sequence - l->watermark : 0,
+             l->lag_ns / 1000000, l->segments, l->segment_bytes, l->log_bytes);
+    text_add(&f->text,
+             "log_entries:%" PRIu64 "\r\nlog_commits:%" PRIu64 "\r\nlog_entries_per_commit:%.2f"
+             "\r\nlog_frames:%" PRIu64 "\r\nlog_bytes_written:%" PRIu64 "\r\nlog_degraded:%" PRIu64
+             "\r\nlog_unknown:%" PRIu64 "\r\nlog_refused:%" PRIu64 "\r\n",
+             l->entries, l->commits, l->commits ? (double)l->entries / (double)l->commits : 0.0, l->frames,
+             l->bytes, l->degraded, l->unknown, l->refused);
+    text_add(&f->text,
+             "log_merged:%" PRIu64 "\r\nlog_cycles:%" PRIu64 "\r\nlog_cycle_usec_last:%" PRIu64
+             "\r\nlog_waits:%" PRIu64 "\r\nlog_wait_usec_longest:%" PRIu64 "\r\nlog_full:%" PRIu64
+             "\r\nlog_inherited:%" PRIu64 "\r\nlog_inherit_usec_longest:%" PRIu64 "\r\n",
+             l->merged, l->cycles, l->cycle_ns / 1000, l->waits, l->wait_longest_ns / 1000, l->full,
+             l->inherited, l->inherit_longest_ns / 1000);
+}
+
 static const struct section {
     const char *name;  /* in requests */
     const char *title; /* in the reply */
@@ -285,6 +312,7 @@ static const struct section {
     {"BANYAN", "Banyan", section_banyan, false, true},
     {"CACHE", "Cache", section_cache, false, false},
     {"OWNERSHIP", "Ownership", section_ownership, false, false},
+    {"LOG", "Log", section_log, false, false},
 };
 
 static bool wanted(const struct server_call *call, const struct section *section)
