@@ -191,6 +191,7 @@ void heirs_end(struct processes *processes, struct process *owner)
     processes->version++;
     processes->heir_count = 0;
     log_released(owner->log, owner->tree, processes->version);
+    log_cleared(owner->log, owner->tree, (struct format_key){0}, NULL, owner->epoch);
 }
 
 /* ---- operations ---- */
