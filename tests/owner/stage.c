@@ -231,7 +231,10 @@ static void actor_open(struct stage *stage, unsigned number)
     assert_int_equal(pool_worker_create(&actor->worker, tree_compute_pool(actor->compute), &error), 0);
     assert_int_equal(tree_session_create(&actor->session, actor->compute, actor->worker, &error), 0);
     assert_int_equal(tree_session_create(&actor->second, actor->compute, actor->worker, &error), 0);
+    options.log = stage->log != NULL;
     assert_int_equal(owner_create(&actor->owner, actor->compute, &options, &error), 0);
+    if (stage->log)
+        owner_set_log(actor->owner, stage->log, actor);
 }
 
 static void good(const struct actor *actor, int status)
@@ -240,12 +243,12 @@ static void good(const struct actor *actor, int status)
         fail_msg("compute node %u: %d: %s", actor->number, status, tree_session_error(actor->session)->text);
 }
 
-void stage_open(struct stage *stage)
+void stage_open_logged(struct stage *stage, const struct owner_log *log)
 {
     const struct format_geometry geometry = {
         .key_bytes = 8, .value_bytes = VALUE_BYTES, .leaf_bytes = 512, .internal_bytes = 1024};
     struct error error = {0};
-    *stage = (struct stage){.connected = STAGE_ALL};
+    *stage = (struct stage){.connected = STAGE_ALL, .log = log};
     for (uint16_t i = 0; i < STAGE_NODES; i++) {
         struct memory_options options = {.node = i, .pool_bytes = 4 << 20, .chunk_bytes = 64 << 10};
         assert_int_equal(memory_node_create(&stage->nodes[i], &options, &error), 0);
@@ -264,6 +267,11 @@ void stage_open(struct stage *stage)
     }
     for (uint64_t key = 1; key <= STAGE_KEYS; key++)
         good(first, stage_put(first, key, 1));
+}
+
+void stage_open(struct stage *stage)
+{
+    stage_open_logged(stage, NULL);
 }
 
 void stage_close(struct stage *stage)

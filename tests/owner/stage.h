@@ -48,6 +48,7 @@ struct actor {
 };
 
 struct stage {
+    const struct owner_log *log; /* NULL: none keeps one */
     struct memory_node *nodes[STAGE_NODES];
     struct actor *actors[STAGE_ACTORS];
     unsigned connected;   /* bits: whom the home node says are there */
@@ -71,6 +72,8 @@ struct stage {
 
 /* An index of STAGE_KEYS keys, which all have attached: shared as a whole. Hooks are not set. */
 void stage_open(struct stage *stage);
+/* The same, and all keep logs with these hooks, whose context is the actor. */
+void stage_open_logged(struct stage *stage, const struct owner_log *log);
 void stage_close(struct stage *stage);
 
 /* The actor's connections are lost, and there again; its locks are freed, and the board's. */

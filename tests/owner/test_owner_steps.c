@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "owner/heirs.h"
 #include "owner/message.h"
 
 #define NOWHERE    0u
@@ -99,6 +100,112 @@ static void silent_sharers_of_a_split_are_fenced(void **state)
     good(c, tree_border_make(c->session, c->tree, key, stage_key(20, key)));
     assert_int_equal(tree_session_stats(c->session)->cost.writes, 0);
     assert_int_equal(tree_session_stats(c->session)->cost.atomics, 0);
+    stage_close(&stage);
+}
+
+/* ---- owners that merge what they have logged ---- */
+
+static struct merging {
+    struct actor *loser;
+    unsigned flushed, refused, inherited, cleared;
+    struct format_heir heir;
+    int status; /* of the loser's adopting */
+    bool lost;  /* its connections, once */
+} merging;
+
+static int merge_all(void *context, struct tree_session *session, struct tree *tree, struct format_key lower,
+                     const struct format_key *upper)
+{
+    struct pool_session *pool = tree_session_pool(session);
+    if (pool->pinned != fabric_incarnation(pool->fabric)) { /* as a list that is posted under it would be */
+        merging.refused++;
+        return pool_fail(pool, BANYAN_EFENCED, "a connection was lost since");
+    }
+    merging.flushed++;
+    return 0;
+}
+
+static int inherit_one(void *context, struct tree_session *session, struct tree *tree,
+                       const struct format_heir *heirs, uint32_t heir_count, struct format_key lower,
+                       const struct format_key *upper, uint64_t epoch)
+{
+    merging.inherited++;
+    merging.heir = heirs[0];
+    assert_int_equal(heir_count, 1);
+    assert_true(heirs[0].epoch < epoch);
+    return 0;
+}
+
+static void clear(void *context, struct tree *tree, struct format_key lower, const struct format_key *upper,
+                  uint64_t epoch)
+{
+    merging.cleared++;
+}
+
+static void disown(void *context, struct tree *tree, struct format_key lower, const struct format_key *upper,
+                   uint64_t epoch)
+{
+}
+
+static void release(void *context, struct tree *tree, uint64_t version) {}
+static void forget(void *context, struct tree *tree) {}
+static int give_back(void *context, struct tree_session *session, struct fabric_process gone)
+{
+    fail_msg("all live");
+    return 0;
+}
+
+static const struct owner_log merging_log = {.inherit = inherit_one,
+                                             .cleared = clear,
+                                             .flush = merge_all,
+                                             .disown = disown,
+                                             .released = release,
+                                             .dropped = forget,
+                                             .release_dead = give_back};
+
+/* It hears of the move, and has lost its connections meanwhile, if it is to. */
+static void hear_of_the_move(struct stage *stage, uint64_t version)
+{
+    if (merging.lost)
+        return;
+    merging.lost = true;
+    stage_lose(merging.loser);
+    merging.status = owner_refresh(merging.loser->owner, merging.loser->second, version);
+}
+
+/* A range that is to be shared is merged by its owner. One that lost its connections may have been fenced for
+ * the range, so it must not touch the leaves any more: then another inherits. */
+static void what_is_merged_late_is_refused(void **state)
+{
+    struct stage stage;
+    struct stage_ranges ranges = {0};
+    stage_open_logged(&stage, &merging_log);
+    struct actor *a = stage.actors[A], *b = stage.actors[B], *c = stage.actors[C];
+    uint64_t incarnation;
+    merging = (struct merging){.loser = a};
+    good(a, stage_move(a, 1, a));
+    good(b, stage_move(b, 1, NULL));
+    assert_int_equal(merging.flushed, 1);
+    good(a, stage_move(a, 1, a));
+    stage.notified = hear_of_the_move;
+    stage.deaf = STAGE_BIT(A);
+    good(b, stage_move(b, 1, NULL));
+    stage.notified = NULL;
+    assert_int_equal(merging.status, BANYAN_EFENCED);
+    assert_int_equal(merging.refused, 1);
+    assert_int_equal(merging.flushed, 1);
+    assert_int_equal(a->fenced, EVERYWHERE);
+    stage_look(c, &ranges);
+    assert_int_equal(ranges.of[B], 1); /* since it can inherit, and is at it */
+    assert_int_equal(stage_right(b, 1, &incarnation), TREE_MOVING);
+    good(b, owner_heirs_step(b->owner, b->session));
+    assert_int_equal(merging.inherited, 1);
+    assert_int_equal(merging.cleared, 1);
+    assert_true(fabric_process_equal(merging.heir.process, fabric_self(&a->wrapper.fabric)));
+    assert_int_equal(stage_right(b, 1, &incarnation), TREE_OWNED);
+    stage.deaf = 0;
+    good(a, owner_refresh(a->owner, a->session, stage_board(a).version));
+    assert_int_equal(stage_right(a, 1, &incarnation), TREE_OTHERS);
     stage_close(&stage);
 }
 
@@ -524,6 +631,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(silent_losers_are_fenced_everywhere),
+        cmocka_unit_test(what_is_merged_late_is_refused),
         cmocka_unit_test(silent_sharers_of_a_split_are_fenced),
         cmocka_unit_test(an_orphan_is_fenced_before_the_map_changes),
         cmocka_unit_test(a_fenced_holder_writes_nothing),
