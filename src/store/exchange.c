@@ -2,8 +2,15 @@
  * exchange.c - See exchange.h.
  */
 #include "store/exchange.h"
+#include "tree/logging.h"
 
 #include <assert.h>
+
+static bool record_expires(const void *raw, size_t length)
+{
+    struct format_value slot;
+    return format_value_decode(raw, length, &slot) && slot.record && slot.reference.expires;
+}
 
 static enum tree_verdict exchange_change(void *context, const void *old, size_t old_length, void *value,
                                          size_t *length)
@@ -11,9 +18,14 @@ static enum tree_verdict exchange_change(void *context, const void *old, size_t 
     struct store_exchange *exchange = context;
     assert(!exchange->put || exchange->put->present);
     exchange->matched = !exchange->expected || store_raw_equal(exchange->expected, old, old_length);
-    exchange->wrote = false;
+    exchange->wrote = exchange->stays = false;
     if (exchange->seen)
         store_raw_set(exchange->seen, old, old_length);
+    if (exchange->careful && !exchange->expected && old && record_expires(old, old_length) &&
+        tree_session_replaces_later(exchange->session)) {
+        exchange->stays = true;
+        return TREE_KEEP;
+    }
     if (!exchange->matched || (!exchange->put && !old))
         return TREE_KEEP;
     exchange->wrote = true;
@@ -27,16 +39,22 @@ static enum tree_verdict exchange_change(void *context, const void *old, size_t 
 int store_exchange_run(struct store_session *session, const void *key, size_t key_length,
                        struct store_exchange *exchange)
 {
-    return tree_modify(session->tree, session->store->tree, key, key_length, exchange_change, exchange);
+    struct store_fresh *fresh = exchange->fresh;
+    exchange->session = session->tree;
+    if (fresh && fresh->travels)
+        tree_session_ahead(session->tree, &fresh->ahead, 1);
+    int status = tree_modify(session->tree, session->store->tree, key, key_length, exchange_change, exchange);
+    if (fresh)
+        store_fresh_written(session, fresh, tree_session_ahead_done(session->tree));
+    return status;
 }
 
 int store_exchange_reference(struct store_session *session, const void *key, size_t key_length,
-                             const struct store_raw *expected, const struct format_reference *reference,
-                             bool *unknown)
+                             const struct store_raw *expected, struct store_fresh *fresh, bool *unknown)
 {
     struct store_raw put;
-    struct store_exchange exchange = {.expected = expected, .put = &put};
-    store_slot_record(&put, reference);
+    struct store_exchange exchange = {.expected = expected, .put = &put, .fresh = fresh};
+    store_slot_record(&put, &fresh->reference);
     int status = store_exchange_run(session, key, key_length, &exchange);
     *unknown = status == BANYAN_EUNKNOWN && exchange.wrote;
     return status || exchange.matched ? status : STORE_LOST;
@@ -50,8 +68,20 @@ void store_back_off(struct store_session *session, unsigned attempt)
         task_sleep(1000 + random_below(&session->random, UINT64_C(1000) << (attempt < 10 ? attempt : 10)));
 }
 
+bool store_retires(const struct store_session *session)
+{
+    return tree_session_replaced(session->tree);
+}
+
 void store_retire(struct store_session *session, const void *key, size_t key_length,
                   const struct store_raw *raw)
+{
+    if (store_retires(session))
+        store_discard(session, key, key_length, raw);
+}
+
+void store_discard(struct store_session *session, const void *key, size_t key_length,
+                   const struct store_raw *raw)
 {
     struct format_value slot;
     if (raw->present && format_value_decode(raw->bytes, raw->length, &slot) && slot.record)
@@ -59,12 +89,15 @@ void store_retire(struct store_session *session, const void *key, size_t key_len
 }
 
 void store_withdraw(struct store_session *session, const void *key, size_t key_length, int status,
-                    const struct store_exchange *exchange, const struct format_reference *reference,
-                    bool pieces)
+                    const struct store_exchange *exchange, const struct store_fresh *fresh, bool pieces)
 {
     assert(status || !exchange->matched);
-    if (status != BANYAN_EUNKNOWN || !exchange->wrote)
-        store_record_free(session, key, key_length, reference, pieces);
+    if (status == BANYAN_EUNKNOWN && exchange->wrote)
+        return;
+    if (pieces)
+        store_fresh_free(session, key, key_length, fresh, status);
+    else
+        store_record_free(session, key, key_length, &fresh->reference, false);
 }
 
 int store_remove_exactly(struct store_session *session, const void *key, size_t key_length,

@@ -111,24 +111,24 @@ static enum tree_verdict change_decide(void *context, const void *old, size_t ol
 }
 
 /* 0, STORE_LOST (the slot has changed meanwhile) or an error. */
-static int change_exchange(struct change *change, const struct store_raw *put,
-                           const struct format_reference *reference, bool head_only)
+static int change_exchange(struct change *change, const struct store_raw *put, struct store_fresh *fresh,
+                           bool head_only)
 {
     struct store_session *session = change->session;
-    struct store_exchange exchange = {.expected = &session->seen, .put = put};
+    struct store_exchange exchange = {.expected = &session->seen, .put = put, .fresh = fresh};
     int status = store_exchange_run(session, change->key, change->key_length, &exchange);
     if (!status && exchange.matched) {
-        if (reference && !head_only && !change->keep_bytes)
-            store_cached_replace(session, change->key, change->key_length, reference, &change->new,
+        if (fresh && !head_only && !change->keep_bytes)
+            store_cached_replace(session, change->key, change->key_length, &fresh->reference, &change->new,
                                  &session->seen);
-        if (head_only)
+        if (head_only && store_retires(session))
             store_record_free(session, change->key, change->key_length, &change->slot.reference, false);
-        else
+        else if (!head_only)
             store_retire(session, change->key, change->key_length, &session->seen);
         return 0;
     }
-    if (reference)
-        store_withdraw(session, change->key, change->key_length, status, &exchange, reference, !head_only);
+    if (fresh)
+        store_withdraw(session, change->key, change->key_length, status, &exchange, fresh, !head_only);
     return status ? status : STORE_LOST;
 }
 
@@ -137,17 +137,17 @@ static int change_header(struct change *change)
 {
     struct store_session *session = change->session;
     struct store_raw put;
-    struct format_reference reference;
+    struct store_fresh fresh = {.travels = false};
     struct format_record record;
     int status =
         store_record_read_header(session, change->key, change->key_length, &change->slot.reference, &record);
     if (!status)
         status = store_record_write_header(session, change->key, change->key_length, record.pieces,
-                                           change->new.expires, &reference);
+                                           change->new.expires, &fresh.reference);
     if (status)
         return status;
-    store_slot_record(&put, &reference);
-    return change_exchange(change, &put, &reference, true);
+    store_slot_record(&put, &fresh.reference);
+    return change_exchange(change, &put, &fresh, true);
 }
 
 /* Changes the expiry of a record, and nothing else. */
@@ -157,7 +157,7 @@ static int change_expiry(struct change *change)
     const struct format_reference *old = &change->slot.reference;
     struct store_value value;
     struct store_raw put;
-    struct format_reference reference;
+    struct store_fresh fresh;
     assert(change->existed && change->slot.record);
     if (old->room)
         return change_header(change);
@@ -170,18 +170,18 @@ static int change_expiry(struct change *change)
         store_slot_inline(&put, &value);
         return change_exchange(change, &put, NULL, false);
     }
-    status = store_record_write(session, change->key, change->key_length, &value, &reference);
+    status = store_record_prepare(session, change->key, change->key_length, &value, &fresh);
     if (status)
         return status;
-    store_slot_record(&put, &reference);
-    return change_exchange(change, &put, &reference, false);
+    store_slot_record(&put, &fresh.reference);
+    return change_exchange(change, &put, &fresh, false);
 }
 
 static int change_store(struct change *change)
 {
     struct store_session *session = change->session;
     struct store_raw put;
-    struct format_reference reference;
+    struct store_fresh fresh;
     if (change->keep_bytes)
         return change_expiry(change);
     if (store_slot_fits(session->store, change->new.length, change->new.expires)) {
@@ -190,11 +190,11 @@ static int change_store(struct change *change)
     }
     int status = store_key_check(session, change->key, change->key_length);
     if (!status)
-        status = store_record_write(session, change->key, change->key_length, &change->new, &reference);
+        status = store_record_prepare(session, change->key, change->key_length, &change->new, &fresh);
     if (status)
         return status;
-    store_slot_record(&put, &reference);
-    return change_exchange(change, &put, &reference, false);
+    store_slot_record(&put, &fresh.reference);
+    return change_exchange(change, &put, &fresh, false);
 }
 
 /* Without the lock: reads the record and lets the function decide, if it has not; then stores the result. */

@@ -1,5 +1,6 @@
 /*
- * multi_put.c - puts of many keys: their records are written together, then their slots.
+ * multi_put.c - puts of many keys: their records are written together, then their slots; in logged ranges
+ * both go out together.
  */
 #include "store/cached.h"
 #include "store/exchange.h"
@@ -58,65 +59,62 @@ static bool puts_add(struct store_session *session, struct store_puts *puts, str
     return true;
 }
 
-/* Puts the references of the written records into their slots' new bytes, and drops the items whose records
- * failed. */
-static void puts_refer(struct store_puts *puts)
-{
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < puts->count; i++) {
-        const struct store_new_record *record = puts->record[i] >= 0 ? &puts->written[puts->record[i]] : NULL;
-        puts->items[i]->status = record ? record->status : 0;
-        if (puts->items[i]->status)
-            continue;
-        if (kept != i) {
-            puts->items[kept] = puts->items[i];
-            puts->record[kept] = puts->record[i];
-            if (!record)
-                puts->new[kept] = puts->new[i];
-        }
-        if (record)
-            store_slot_record(&puts->new[kept], &record->reference);
-        kept++;
-    }
-    puts->count = kept;
-}
-
 /* The status of an item's slot decides which of its records, the old or the new one, is freed (S3, S6). */
 static void puts_finish(struct store_session *session, struct store_puts *puts, uint32_t number)
 {
     struct store_item *item = puts->items[number];
     const struct tree_item *slot = &puts->slots[number];
     struct store_raw *old = &puts->old[number];
+    struct store_fresh *fresh = puts->record[number] >= 0 ? &puts->written[puts->record[number]].fresh : NULL;
     item->status = slot->status;
+    if (fresh)
+        store_fresh_written(session, fresh, slot->ahead_done);
     if (!item->status) {
         old->present = slot->existed;
         old->length = (uint8_t)slot->old_length;
-        if (puts->record[number] >= 0)
-            store_cached_replace(session, item->key, item->key_length,
-                                 &puts->written[puts->record[number]].reference, &item->value, old);
-        store_retire(session, item->key, item->key_length, old);
-    } else if (puts->record[number] >= 0 && item->status != BANYAN_EUNKNOWN) {
-        store_record_free(session, item->key, item->key_length,
-                          &puts->written[puts->record[number]].reference, true);
+        if (fresh)
+            store_cached_replace(session, item->key, item->key_length, &fresh->reference, &item->value, old);
+        store_discard(session, item->key, item->key_length, old);
+    } else if (fresh && item->status != BANYAN_EUNKNOWN) {
+        store_fresh_free(session, item->key, item->key_length, fresh, item->status);
     }
 }
 
-/* Writes the group: the records in one round trip, the slots in two. */
-static void puts_flush(struct store_session *session, struct store_puts *puts)
+/* One by one: some record has found no block of its size, or there is no memory for all. */
+static void puts_alone(struct store_session *session, struct store_puts *puts)
 {
-    if (puts->records)
-        store_record_write_many(session, puts->written, puts->records);
-    puts_refer(puts);
-    for (uint32_t i = 0; i < puts->count; i++)
+    for (uint32_t i = 0; i < puts->count; i++) {
+        struct store_item *item = puts->items[i];
+        item->status = store_put_now(session, item->key, item->key_length, &item->value);
+    }
+}
+
+static void puts_together(struct store_session *session, struct store_puts *puts)
+{
+    for (uint32_t i = 0; i < puts->count; i++) {
+        const struct store_fresh *fresh = puts->record[i] >= 0 ? &puts->written[puts->record[i]].fresh : NULL;
+        if (fresh)
+            store_slot_record(&puts->new[i], &fresh->reference);
         puts->slots[i] = (struct tree_item){.key = puts->items[i]->key,
                                             .key_length = puts->items[i]->key_length,
                                             .value = puts->new[i].bytes,
                                             .length = puts->new[i].length,
-                                            .old = puts->old[i].bytes};
+                                            .old = puts->old[i].bytes,
+                                            .ahead = fresh ? &fresh->ahead : NULL};
+    }
     if (puts->count)
         tree_multi_put(session->tree, session->store->tree, puts->slots, puts->count);
     for (uint32_t i = 0; i < puts->count; i++)
         puts_finish(session, puts, i);
+}
+
+/* Writes the group: the records in one round trip, the slots in two; in logged ranges all of it in one. */
+static void puts_flush(struct store_session *session, struct store_puts *puts)
+{
+    if (puts->records && store_record_prepare_many(session, puts->written, puts->records))
+        puts_alone(session, puts);
+    else
+        puts_together(session, puts);
     puts->count = puts->records = 0;
     puts->bytes = 0;
 }

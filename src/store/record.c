@@ -1,6 +1,6 @@
 /*
- * record.c - See record.h. A record is written, and read, in one round trip; the pieces of a long value are
- * read with one more for each STORE_TRANSFER_MAX of them.
+ * record.c - See record.h. A record of one block is written with the change that refers to it, and read in
+ * one round trip; the pieces of a long value are read with one more for each STORE_TRANSFER_MAX of them.
  */
 #include "store/record.h"
 #include "store/cached.h"
@@ -55,32 +55,36 @@ static struct fabric_command write_command(gaddr address, const void *data, uint
         .operation = FABRIC_WRITE, .address = address, .length = bytes, .write = {.data = data}};
 }
 
-/* A record of one block has been written, or not. */
-static int writing_settle(struct store_session *session, const struct fabric_command *command, int status)
-{
-    if (!status) {
-        store_count_up(session, records_written, 1);
-        store_count_up(session, bytes_written, command->length);
-    } else if (store_failed_for_sure(status)) {
-        pool_block_release(tree_session_pool(session->tree), command->address, command->length);
-    }
-    return status;
-}
-
-static int write_whole(struct store_session *session, const void *key, size_t key_length,
-                       const struct store_value *value, struct format_reference *reference)
+/* `room`: for the block's bytes. */
+static int prepare_whole(struct store_session *session, const void *key, size_t key_length,
+                         const struct store_value *value, uint8_t *room, struct store_fresh *fresh)
 {
     struct writing writing;
-    int status =
-        store_reserve(session, &session->output, format_record_whole_bytes(key_length, value->length));
-    if (!status)
-        status = writing_begin(&writing, session, key, key_length, value);
+    int status = writing_begin(&writing, session, key, key_length, value);
     if (status)
         return status;
-    format_record_encode(session->output.bytes, writing.address, &writing.record, reference);
-    struct fabric_command command =
-        write_command(writing.address, session->output.bytes, writing.block_bytes);
-    return writing_settle(session, &command, store_transfer(session, &command, 1, NULL));
+    format_record_encode(room, writing.address, &writing.record, &fresh->reference);
+    fresh->ahead = write_command(writing.address, room, writing.block_bytes);
+    fresh->travels = true;
+    return 0;
+}
+
+void store_fresh_written(struct store_session *session, struct store_fresh *fresh, bool done)
+{
+    if (!fresh->travels || !done)
+        return;
+    fresh->travels = false;
+    store_count_up(session, records_written, 1);
+    store_count_up(session, bytes_written, fresh->ahead.length);
+}
+
+void store_fresh_free(struct store_session *session, const void *key, size_t key_length,
+                      const struct store_fresh *fresh, int status)
+{
+    if (!fresh->travels)
+        store_record_free(session, key, key_length, &fresh->reference, true);
+    else if (store_failed_for_sure(status))
+        pool_block_release(tree_session_pool(session->tree), fresh->ahead.address, fresh->ahead.length);
 }
 
 static int write_pieces(struct store_session *session, const void *key, size_t key_length,
@@ -101,65 +105,43 @@ static bool pieces_help(size_t key_length, uint64_t length)
     return format_record_header_bytes(key_length, 1) < format_record_whole_bytes(key_length, length);
 }
 
-int store_record_write(struct store_session *session, const void *key, size_t key_length,
-                       const struct store_value *value, struct format_reference *reference)
+int store_record_prepare(struct store_session *session, const void *key, size_t key_length,
+                         const struct store_value *value, struct store_fresh *fresh)
 {
-    int status = BANYAN_ENOSPC;
+    *fresh = (struct store_fresh){.travels = false};
     pool_session_begin(tree_session_pool(session->tree));
     if (!format_record_long(key_length, value->length)) {
-        status = write_whole(session, key, key_length, value, reference);
+        int status =
+            store_reserve(session, &session->output, format_record_whole_bytes(key_length, value->length));
+        if (!status)
+            status = prepare_whole(session, key, key_length, value, session->output.bytes, fresh);
         if (status != BANYAN_ENOSPC || !pieces_help(key_length, value->length))
             return status;
     }
-    return write_pieces(session, key, key_length, value, reference);
+    return write_pieces(session, key, key_length, value, &fresh->reference);
 }
 
-/* Executes the writes and gives each record the status of its own. */
-static void many_post(struct store_session *session, struct store_new_record *records,
-                      struct fabric_command *commands, const uint32_t *owners, uint32_t posted)
+int store_record_prepare_many(struct store_session *session, struct store_new_record *records, uint32_t count)
 {
-    int statuses[STORE_PUTS_MAX];
-    if (!posted)
-        return;
-    store_transfer(session, commands, posted, statuses);
-    for (uint32_t i = 0; i < posted; i++)
-        records[owners[i]].status = writing_settle(session, &commands[i], statuses[i]);
-}
-
-void store_record_write_many(struct store_session *session, struct store_new_record *records, uint32_t count)
-{
-    struct fabric_command commands[STORE_PUTS_MAX];
-    uint32_t owners[STORE_PUTS_MAX], posted = 0;
     size_t bytes = 0;
+    uint32_t prepared = 0;
     assert(count <= STORE_PUTS_MAX);
     for (uint32_t i = 0; i < count; i++)
-        bytes += records[i].status
-                     ? 0
-                     : ROUND_UP(format_record_whole_bytes(records[i].key_length, records[i].value->length));
+        bytes += ROUND_UP(format_record_whole_bytes(records[i].key_length, records[i].value->length));
     pool_session_begin(tree_session_pool(session->tree));
     int status = store_reserve(session, &session->output, bytes);
-    uint8_t *block = session->output.bytes;
-    for (uint32_t i = 0; i < count; i++) {
-        struct store_new_record *record = &records[i];
-        struct writing writing;
-        if (record->status)
-            continue;
+    uint8_t *room = session->output.bytes;
+    for (; prepared < count && !status; prepared++) {
+        struct store_new_record *record = &records[prepared];
         assert(!format_record_long(record->key_length, record->value->length));
-        record->status =
-            status ? status
-                   : writing_begin(&writing, session, record->key, record->key_length, record->value);
-        if (record->status)
-            continue;
-        format_record_encode(block, writing.address, &writing.record, &record->reference);
-        owners[posted] = i;
-        commands[posted++] = write_command(writing.address, block, writing.block_bytes);
-        block += ROUND_UP(writing.block_bytes);
+        status = prepare_whole(session, record->key, record->key_length, record->value, room, &record->fresh);
+        if (status)
+            break;
+        room += ROUND_UP(record->fresh.ahead.length);
     }
-    many_post(session, records, commands, owners, posted);
-    for (uint32_t i = 0; i < count; i++)
-        if (records[i].status == BANYAN_ENOSPC) /* in pieces, or not at all */
-            records[i].status = store_record_write(session, records[i].key, records[i].key_length,
-                                                   records[i].value, &records[i].reference);
+    for (uint32_t i = 0; status && i < prepared; i++)
+        store_fresh_free(session, records[i].key, records[i].key_length, &records[i].fresh, 0);
+    return status;
 }
 
 int store_record_write_header(struct store_session *session, const void *key, size_t key_length,

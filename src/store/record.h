@@ -17,23 +17,35 @@ enum store_sink {
     STORE_SINK_ARENA
 }; /* where to read a value: session->value or the arena */
 
-/* One round trip for each STORE_TRANSFER_MAX blocks. A value that is format_record_long, or finds no block of
- * its size, is written in pieces. BANYAN_ENOSPC, BANYAN_ENOMEM, the network's errors: then the record's
- * blocks have been released, or kept back where the network failed (record.c). */
-int store_record_write(struct store_session *session, const void *key, size_t key_length,
-                       const struct store_value *value, struct format_reference *reference);
-/* The same for at most STORE_PUTS_MAX values in one round trip, none of them format_record_long. Each record
- * gets its own status; records whose status is not 0 are skipped. One that finds no block of its size is
- * written in pieces, by itself. */
+/* A record that no slot refers to yet: its blocks are its writer's (S1). */
+struct store_fresh {
+    struct format_reference reference;
+    struct fabric_command ahead; /* if it travels */
+    bool travels; /* it lies in one block, which is written with the change that refers to it */
+};
+/* A value that is format_record_long, or finds no block of its size, is written in pieces: one round trip for
+ * each STORE_TRANSFER_MAX blocks. Another costs none, and stands in session->output, which must stay until
+ * the change is done. BANYAN_ENOSPC, BANYAN_ENOMEM, the network's errors: then the record's blocks have been
+ * released, or kept back where the network failed (record.c). */
+int store_record_prepare(struct store_session *session, const void *key, size_t key_length,
+                         const struct store_value *value, struct store_fresh *fresh);
+/* The same for at most STORE_PUTS_MAX values, none of them format_record_long, of which none is written:
+ * without a round trip. An error is that of all, and none is left. */
 #define STORE_PUTS_MAX 32u /* as many as tree_multi_put works on at once */
 struct store_new_record {
     const void *key;
     size_t key_length;
     const struct store_value *value;
-    struct format_reference reference; /* out */
-    int status;
+    struct store_fresh fresh; /* out */
 };
-void store_record_write_many(struct store_session *session, struct store_new_record *records, uint32_t count);
+int store_record_prepare_many(struct store_session *session, struct store_new_record *records,
+                              uint32_t count);
+/* The change has come to its end; `done`: tree_session_ahead_done. */
+void store_fresh_written(struct store_session *session, struct store_fresh *fresh, bool done);
+/* The change that was to refer to the record was not made, and came to `status`: releases its blocks, unless
+ * they may still be written to. */
+void store_fresh_free(struct store_session *session, const void *key, size_t key_length,
+                      const struct store_fresh *fresh, int status);
 /* Writes a new header, with another expiry, for the pieces that the header in session->header names. */
 int store_record_write_header(struct store_session *session, const void *key, size_t key_length,
                               uint32_t pieces, uint64_t expires, struct format_reference *reference);

@@ -24,7 +24,8 @@ struct move {
     const struct store_relocation *relocation;
     const struct store_entry *entry;
     struct store_raw raw; /* of the slot, as it was met */
-    struct format_reference old, new;
+    struct format_reference old;
+    struct store_fresh new;
     struct format_record header;       /* of a record in pieces */
     const struct format_piece *pieces; /* the session's */
     uint32_t blocks;                   /* to be moved, and the bytes that are written for it */
@@ -49,8 +50,8 @@ static bool move_expired(const struct move *move, uint64_t expires)
 static int move_exchange(struct move *move, struct store_exchange *exchange)
 {
     struct store_raw put;
-    *exchange = (struct store_exchange){.expected = &move->raw, .put = &put};
-    store_slot_record(&put, &move->new);
+    *exchange = (struct store_exchange){.expected = &move->raw, .put = &put, .fresh = &move->new};
+    store_slot_record(&put, &move->new.reference);
     int status = store_exchange_run(move->session, move->entry->key, move->entry->key_length, exchange);
     if (!status && !exchange->matched)
         return STORE_STALE;
@@ -75,14 +76,14 @@ static int whole_move(struct move *move)
     if (!status && move_expired(move, value.expires))
         return STORE_STALE;
     if (!status)
-        status = store_record_write(session, entry->key, entry->key_length, &value, &move->new);
+        status = store_record_prepare(session, entry->key, entry->key_length, &value, &move->new);
     if (status)
         return status;
     move->bytes = format_record_whole_bytes(entry->key_length, value.length);
     status = move_exchange(move, &exchange);
-    if (!status)
+    if (!status && store_retires(session))
         store_record_free(session, entry->key, entry->key_length, &move->old, true);
-    else
+    else if (status)
         store_withdraw(session, entry->key, entry->key_length, status == STORE_STALE ? 0 : status, &exchange,
                        &move->new, true);
     return status;
@@ -182,13 +183,16 @@ static int pieces_move(struct move *move)
         return status;
     }
     assert(layout.length == move->header.length);
-    status = store_layout_write(&layout, &move->new);
+    move->new.travels = false;
+    status = store_layout_write(&layout, &move->new.reference);
     if (status)
         return status;
     status = move_exchange(move, &exchange);
-    if (!status) {
+    if (!status && store_retires(session)) {
         runs_free(move, end);
         store_record_free(session, entry->key, entry->key_length, &move->old, false);
+    } else if (!status) {
+        /* a merging frees them */
     } else if (status != BANYAN_EUNKNOWN || !exchange.wrote) {
         store_layout_withdraw(&layout);
     }
@@ -254,9 +258,9 @@ int store_relocate(struct store_session *session, const struct store_relocation 
     int status = key_move(&move);
     if (!status && format_value_decode(entry->raw, entry->raw_length, &slot) && slot.record) {
         store_raw_set(&move.raw, entry->raw, entry->raw_length);
-        move.new = slot.reference;
+        move.new.reference = slot.reference;
         do {
-            move.old = move.new;
+            move.old = move.new.reference;
             move.more = false;
             status = record_move(&move);
         } while (!status && move.more);

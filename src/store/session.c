@@ -56,10 +56,8 @@ void store_session_seed(struct store_session *session, uint64_t seed)
     random_seed(&session->random, random_mix(seed));
 }
 
-void store_session_destroy(struct store_session *session)
+void store_session_buffers_free(struct store_session *session)
 {
-    if (!session)
-        return;
     buffer_free(session, &session->value);
     buffer_free(session, &session->output);
     buffer_free(session, &session->header);
@@ -71,6 +69,13 @@ void store_session_destroy(struct store_session *session)
     store_arena_reset(session);
     assert(session->held == session->arena.capacity && !session->counted);
     free(session->arena.chunks); /* the one that the reset keeps */
+}
+
+void store_session_destroy(struct store_session *session)
+{
+    if (!session)
+        return;
+    store_session_buffers_free(session);
     free(session);
 }
 

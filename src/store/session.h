@@ -72,6 +72,8 @@ int store_reserve_more(struct store_session *session, struct store_buffer *buffe
 /* 16-byte aligned; NULL when memory is short. */
 void *store_arena_take(struct store_session *session, size_t bytes);
 void store_arena_reset(struct store_session *session);
+/* All memory that it holds. */
+void store_session_buffers_free(struct store_session *session);
 int store_fail_memory(struct store_session *session);
 int store_key_check(struct store_session *session, const void *key, size_t length);
 int store_length_check(struct store_session *session, uint64_t length);

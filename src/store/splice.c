@@ -134,10 +134,10 @@ static enum tree_verdict splice_decide(void *context, const void *old, size_t ol
 /* ---- storing ---- */
 
 /* Exchanges session->seen for the reference. */
-static int splice_exchange(struct splice *splice, const struct format_reference *reference, bool *unknown)
+static int splice_exchange(struct splice *splice, struct store_fresh *fresh, bool *unknown)
 {
     return store_exchange_reference(splice->session, splice->key, splice->key_length, &splice->session->seen,
-                                    reference, unknown);
+                                    fresh, unknown);
 }
 
 /* Writes a record of the value's bytes, and exchanges the slot's for its reference. */
@@ -145,31 +145,31 @@ static int store_bytes(struct splice *splice, const uint8_t *bytes)
 {
     struct store_session *session = splice->session;
     const struct store_value value = {.bytes = bytes, .length = splice->after, .expires = splice->expires};
-    struct format_reference reference;
+    struct store_fresh fresh;
     bool unknown;
-    int status = store_record_write(session, splice->key, splice->key_length, &value, &reference);
+    int status = store_record_prepare(session, splice->key, splice->key_length, &value, &fresh);
     if (status)
         return status;
-    status = splice_exchange(splice, &reference, &unknown);
+    status = splice_exchange(splice, &fresh, &unknown);
     if (status && !unknown)
-        store_record_free(session, splice->key, splice->key_length, &reference, true);
+        store_fresh_free(session, splice->key, splice->key_length, &fresh, status);
     return status;
 }
 
 /* The same of a value in pieces. `status` is that of the layout so far. */
 static int store_layout(struct splice *splice, struct store_layout *layout, int status)
 {
-    struct format_reference reference;
+    struct store_fresh fresh = {.travels = false};
     bool unknown;
     if (status) {
         store_layout_withdraw(layout);
         return status;
     }
     assert(layout->length == splice->after);
-    status = store_layout_write(layout, &reference);
+    status = store_layout_write(layout, &fresh.reference);
     if (status)
         return status;
-    status = splice_exchange(splice, &reference, &unknown);
+    status = splice_exchange(splice, &fresh, &unknown);
     if (status && !unknown)
         store_layout_withdraw(layout);
     return status;
@@ -435,7 +435,7 @@ static int pieces_store(struct splice *splice, const struct splice_pieces *piece
         store_layout_begin(&layout, session, splice->key, splice->key_length, splice->expires);
         status = store_layout(splice, &layout, layout_make(&layout, pieces));
     }
-    if (!status)
+    if (!status && store_retires(splice->session))
         pieces_retire(splice, pieces);
     return status;
 }

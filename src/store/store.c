@@ -1,6 +1,7 @@
 /*
  * store.c - stores: opening and closing one, its clock, its counters. Costs what opening the index costs.
  */
+#include "store/release.h"
 #include "store/session.h"
 
 #include <stdlib.h>
@@ -37,6 +38,7 @@ int store_wrap(struct store **out, struct tree *tree, struct error *error)
     store->slot_bytes = geometry->value_bytes;
     store->now = wall_clock;
     store->memory_max = UINT64_MAX;
+    tree_set_values(tree, &store_values, store);
     *out = store;
     return 0;
 }

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "store/audit.h"
 #include "store/exchange.h"
+#include "store/transfer.h"
 #include "stores.h"
 
 #define KIB (UINT64_C(1) << 10)
@@ -395,6 +396,16 @@ static void expired_and_stored_anew(void **state)
     expect("key", longer);
 }
 
+static struct format_reference record_written(const struct store_value *value)
+{
+    struct store_fresh fresh;
+    assert_int_equal(store_record_prepare(session, "key", 3, value, &fresh), 0);
+    assert_true(fresh.travels);
+    assert_int_equal(store_transfer(session, &fresh.ahead, 1, NULL), 0);
+    store_fresh_written(session, &fresh, true);
+    return fresh.reference;
+}
+
 /* A new record with the same key, length and address: with the old reference its value is not read. */
 static void a_record_in_anothers_place(void **state)
 {
@@ -402,10 +413,10 @@ static void a_record_in_anothers_place(void **state)
     struct store_value value = {.bytes = (const uint8_t *)bytes, .length = sizeof bytes}, read;
     struct format_reference old, new;
     memset(bytes, 'x', sizeof bytes);
-    assert_int_equal(store_record_write(session, "key", 3, &value, &old), 0);
+    old = record_written(&value);
     store_record_free(session, "key", 3, &old, true);
     memset(bytes, 'y', sizeof bytes);
-    assert_int_equal(store_record_write(session, "key", 3, &value, &new), 0);
+    new = record_written(&value);
     assert_int_equal(new.address, old.address);
     assert_int_equal(store_record_read(session, "key", 3, &old, FORMAT_PART_VALUE, STORE_SINK_BUFFER, &read),
                      STORE_STALE);
