@@ -693,6 +693,14 @@ static void test_costs(void **state)
     check(&world->side, store_get(world->side.records, key, length, &value));
     assert_int_equal(trips(world) - before, 0);
     assert_memory_equal(value.bytes, "short", 5);
+    struct change change = {.bytes = (const uint8_t *)"other", .length = 5};
+    for (unsigned merged = 0; merged < 2; merged++) {
+        before = trips(world);
+        check(&world->side, store_modify(world->side.records, key, length, STORE_NEED_VALUE, change_function,
+                                         &change, NULL, NULL));
+        assert_int_equal(trips(world) - before, 1 + merged); /* what is merged is read in its leaf */
+        check(&world->side, log_flush_all(world->side.log, world->side.session));
+    }
     world_close(world);
 }
 
