@@ -61,13 +61,18 @@ static const struct settings_command command = {
 
 /* A range of the map that names a process. */
 struct named {
-    char index[TREE_NAME_MAX + 1];
-    uint16_t number;
+    uint16_t number; /* of the index */
     uint8_t lower[OWNER_BOUND_MAX];
     uint32_t lower_length;
     struct fabric_process owner;
     uint32_t heir_count;
     struct format_heir heirs[FORMAT_RANGE_HEIRS_MAX];
+};
+
+/* The map has numbers of indexes. */
+struct numbered {
+    char name[TREE_NAME_MAX + 1];
+    uint16_t number;
 };
 
 struct recover {
@@ -78,6 +83,8 @@ struct recover {
     uint32_t process_count;
     struct named *ranges; /* owned */
     uint32_t range_count;
+    struct numbered *indexes; /* owned */
+    uint32_t index_count;
     bool no_memory;
     json_t *json;     /* of --json: the logs */
     json_t *one;      /* of the log that is looked at; borrowed */
@@ -141,18 +148,48 @@ static void range_add(void *context, const struct owner_range *range)
                             .lower_length = range->lower_length,
                             .owner = range->owner,
                             .heir_count = range->heir_count};
-    snprintf(named->index, sizeof named->index, "%s", range->index);
     memcpy(named->lower, range->lower, range->lower_length);
     memcpy(named->heirs, range->heirs, sizeof named->heirs);
+}
+
+static void index_add(void *context, const char *name, const struct format_geometry *geometry)
+{
+    struct recover *recover = context;
+    (void)geometry;
+    if (owner_is_map(name))
+        return;
+    struct numbered *grown =
+        recover->no_memory ? NULL : realloc(recover->indexes, (recover->index_count + 1) * sizeof *grown);
+    recover->no_memory |= !grown;
+    if (!grown)
+        return;
+    recover->indexes = grown;
+    snprintf(grown[recover->index_count++].name, sizeof grown->name, "%s", name);
+}
+
+static int indexes_gather(struct recover *recover)
+{
+    struct tree_session *session = recover->cluster.session;
+    int status = tree_list(session, index_add, recover);
+    for (uint32_t i = 0; i < recover->index_count && !status; i++) {
+        struct tree *tree = NULL;
+        status = tree_open(session, recover->indexes[i].name, &tree);
+        if (!status)
+            recover->indexes[i].number = tree_number(tree);
+        else if (status == BANYAN_ENOTFOUND) /* dropped meanwhile */
+            status = 0;
+        tree_close(tree);
+    }
+    return status;
 }
 
 /* ---- telling ---- */
 
 static const char *index_name(const struct recover *recover, uint16_t number)
 {
-    for (uint32_t i = 0; i < recover->range_count; i++)
-        if (recover->ranges[i].number == number && recover->ranges[i].index[0])
-            return recover->ranges[i].index;
+    for (uint32_t i = 0; i < recover->index_count; i++)
+        if (recover->indexes[i].number == number)
+            return recover->indexes[i].name;
     return NULL;
 }
 
@@ -211,17 +248,18 @@ static void fault_tell(struct recover *recover, const struct log_fault *fault)
 static void range_tell(struct recover *recover, const struct named *range, bool owned)
 {
     char lower[RANGES_KEY_TEXT], who[OWNER_TEXT_BYTES];
+    const char *known = index_name(recover, range->number), *name = known ? known : "(dropped)";
     ranges_key_format(range->lower, range->lower_length, lower);
     owner_describe(owner_process_owner(recover->cluster.process), range->owner, who);
     if (recover->one)
         json_array_append_new(json_object_get(recover->one, "ranges"),
-                              json_pack("{s:s, s:s, s:b, s:i}", "index", range->index, "from", lower,
-                                        "taken_over", !owned, "owner", (int)range->owner.compute_id));
+                              json_pack("{s:s, s:s, s:b, s:i}", "index", name, "from", lower, "taken_over",
+                                        !owned, "owner", (int)range->owner.compute_id));
     else if (owned)
-        printf("    index %s from '%s': not taken over yet\n", range->index, lower);
+        printf("    index %s from '%s': not taken over yet\n", name, lower);
     else
-        printf("    index %s from '%s': taken over by %s, which has not inherited the log yet\n",
-               range->index, lower, who);
+        printf("    index %s from '%s': taken over by %s, which has not inherited the log yet\n", name, lower,
+               who);
 }
 
 static uint32_t ranges_tell(struct recover *recover, struct fabric_process process)
@@ -334,6 +372,8 @@ static int look(struct recover *recover, struct error *error)
     pool_session_begin(tree_session_pool(session));
     int status = processes_gather(recover);
     if (!status)
+        status = indexes_gather(recover);
+    if (!status)
         status = owner_list(owner, session, range_add, recover);
     if (!status && recover->no_memory)
         status = pool_fail_memory(tree_session_pool(session));
@@ -394,6 +434,7 @@ int command_recover(int argc, char **argv)
         result = cluster_failed("recover", &error);
     free(recover.processes);
     free(recover.ranges);
+    free(recover.indexes);
     free(recover.faults);
     json_decref(recover.json);
     option_free(table, &recover.settings);

@@ -103,20 +103,12 @@ static void regions_tell(struct examine *examine, const struct segment *segment,
 
 /* ---- segments ---- */
 
-static bool all_zero(const uint8_t bytes[FORMAT_LOG_BLOCK])
-{
-    for (unsigned i = 0; i < FORMAT_LOG_BLOCK; i++)
-        if (bytes[i])
-            return false;
-    return true;
-}
-
 static int header_read(struct examine *examine, struct segment *segment)
 {
     uint8_t bytes[FORMAT_LOG_BLOCK];
     int status = log_bytes_read(examine->session, segment->pool.address, bytes, sizeof bytes);
     segment->header.size = 0;
-    if (status || all_zero(bytes)) /* taken, and not begun */
+    if (status || log_block_empty(bytes)) /* taken, and not begun */
         return status;
     const char *what = log_segment_judge(bytes, examine->process, &segment->pool, &segment->header);
     const struct log_fault fault = {.kind = LOG_FAULT_SEGMENT,
@@ -181,7 +173,7 @@ static int control_read(struct examine *examine, gaddr address)
     struct format_log_control control;
     uint8_t bytes[FORMAT_LOG_BLOCK];
     int status = log_bytes_read(examine->session, address, bytes, sizeof bytes);
-    if (status || all_zero(bytes)) /* opened, and not begun */
+    if (status || log_block_empty(bytes)) /* opened, and not begun */
         return status;
     const char *what = log_control_judge(bytes, examine->process, &control);
     const struct log_fault fault = {.kind = LOG_FAULT_CONTROL,

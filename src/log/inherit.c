@@ -74,6 +74,12 @@ int log_bytes_read(struct tree_session *session, gaddr from, uint8_t *to, uint32
     return 0;
 }
 
+bool log_block_empty(const uint8_t bytes[FORMAT_LOG_BLOCK])
+{
+    static const uint8_t zeros[FORMAT_LOG_BLOCK];
+    return !memcmp(bytes, zeros, sizeof zeros);
+}
+
 const char *log_segment_judge(const uint8_t bytes[FORMAT_LOG_BLOCK], struct fabric_process process,
                               const struct memory_log_segment *pool, struct format_log_segment *header)
 {
@@ -152,18 +158,27 @@ struct listed {
     uint32_t known; /* frames below are complete, as the segment behind it says */
 };
 
+/* A block that is named in the memory node's list does not prove itself. */
+static int block_fault(struct inherit *inherit, const char *name, gaddr address, const char *fault)
+{
+    return pool_fail(
+        tree_session_pool(inherit->session), BANYAN_ECORRUPT,
+        "index %s: %s of the log of compute node %u at %016llx %s; the range is not served before "
+        "the loss is accepted (banyan recover)",
+        tree_name(inherit->tree), name, inherit->process.compute_id, (unsigned long long)address, fault);
+}
+
 static int header_read(struct inherit *inherit, struct listed *listed)
 {
     uint8_t bytes[FORMAT_LOG_BLOCK];
-    static const uint8_t zeros[FORMAT_LOG_BLOCK];
     int status = log_bytes_read(inherit->session, listed->pool.address, bytes, sizeof bytes);
     if (status)
         return status;
     listed->header.size = 0;
-    if (!memcmp(bytes, zeros, sizeof zeros)) /* taken, and not begun */
+    if (log_block_empty(bytes)) /* taken, and not begun */
         return 0;
     const char *fault = log_segment_judge(bytes, inherit->process, &listed->pool, &listed->header);
-    return !fault ? 0 : pool_corrupt(tree_session_pool(inherit->session), listed->pool.address, fault);
+    return !fault ? 0 : block_fault(inherit, "a segment", listed->pool.address, fault);
 }
 
 static int segment_fault(struct inherit *inherit, const struct listed *listed,
@@ -172,7 +187,7 @@ static int segment_fault(struct inherit *inherit, const struct listed *listed,
     return pool_fail(
         tree_session_pool(inherit->session), BANYAN_ECORRUPT,
         "index %s: the log of compute node %u is corrupt at %016llx: %u bytes, in all %u bytes of "
-        "the segment; the range is not served until it is told to do without them",
+        "the segment; the range is not served before their loss is accepted (banyan recover)",
         tree_name(inherit->tree), inherit->process.compute_id,
         (unsigned long long)(listed->pool.address + scan->corrupt_first), scan->corrupt_first_bytes,
         scan->corrupt_bytes);
@@ -285,8 +300,12 @@ static int watermark_find(struct inherit *inherit)
             status = log_bytes_read(inherit->session, page->control, bytes, sizeof bytes);
         if (status)
             break;
-        if (!format_log_control_decode(bytes, &control) &&
-            fabric_process_equal(control.owner, inherit->process) && control.watermark > inherit->watermark)
+        if (log_block_empty(bytes)) /* opened, and not begun */
+            continue;
+        const char *fault = log_control_judge(bytes, inherit->process, &control);
+        if (fault)
+            status = block_fault(inherit, "the control block", page->control, fault);
+        else if (control.watermark > inherit->watermark)
             inherit->watermark = control.watermark;
     }
     free(page);

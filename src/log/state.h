@@ -78,6 +78,7 @@ void log_stream_destroy(struct log_stream *stream);
 /* ---- reading logs (inherit.c) ---- */
 
 int log_bytes_read(struct tree_session *session, gaddr from, uint8_t *to, uint32_t length);
+bool log_block_empty(const uint8_t bytes[FORMAT_LOG_BLOCK]);
 /* NULL: *header is that of a segment of this process. Else what is wrong, and its size is 0. */
 const char *log_segment_judge(const uint8_t bytes[FORMAT_LOG_BLOCK], struct fabric_process process,
                               const struct memory_log_segment *pool, struct format_log_segment *header);

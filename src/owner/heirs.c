@@ -6,6 +6,7 @@
 
 #include "owner/await.h"
 #include "owner/board.h"
+#include "owner/refused.h"
 #include "owner/transfer.h"
 
 #define AWAIT_NS (1 * MILLISECOND)
@@ -77,6 +78,7 @@ static bool overlap(const struct owner_piece *piece, const struct owner_piece *o
 
 void owner_heirs_destroy(struct owner *owner)
 {
+    owner_refused_destroy(owner);
     owner_free(&owner->heap, owner->inherited.all);
     owner_free(&owner->heap, owner->flushed.all);
     owner_free(&owner->heap, owner->lent.all);
@@ -400,9 +402,11 @@ static struct owner_index *find(struct owner *owner, struct format_range *range,
         if (!mine_now(owner, one) || !one->heir_count || inherited(owner, one, upper) ||
             owner_map_problem(&owner->copy, one->number))
             continue;
+        *piece = piece_of(one, upper);
+        if (owner_refused_wait(owner, piece))
+            continue;
         index = owner_index_get(owner, one->number);
         *range = *one;
-        *piece = piece_of(one, upper);
     }
     if (index) {
         owner->under_way = *piece;
@@ -440,12 +444,16 @@ static int inherit_one(struct owner *owner, struct tree_session *session, bool *
     int status = owner->log->inherit(owner->log_context, session, index->tree, range.heirs, range.heir_count,
                                      format_key_of(&piece.lower), bound_of(&piece, &upper), piece.epoch);
     atomic_store_release(&owner->inheriting, false); /* release: what was inherited */
+    if (status == BANYAN_ECORRUPT)
+        owner_refused_note(owner, &piece, tree_session_error(session)->text);
+    else if (!status)
+        owner_refused_end(owner, &piece);
     if (!status)
         status = conclude(owner, session, index, &piece);
     owner_index_put(owner, index);
     if (!status)
         OWNER_COUNT(owner, inherited, 1);
-    return status;
+    return status == BANYAN_ECORRUPT ? 0 : status; /* other ranges go on */
 }
 
 /* ---- taking heirs off ---- */

@@ -61,7 +61,9 @@ struct owner {
     struct owner_pieces stranded;  /* by their numbers alone: closed before they were merged */
     struct owner_piece under_way;  /* being inherited, while */
     bool inheriting;               /* atomic; written by the task that inherits */
-    bool heirs_pending;            /* atomic: there is something to inherit, or to take off */
+    struct owner_refused *refused; /* owned; under the lock: see refused.h */
+    uint32_t refused_count, refused_capacity;
+    bool heirs_pending; /* atomic: there is something to inherit, or to take off */
     /* under `adopting`: */
     struct owner_map copy; /* as it was adopted last */
     uint64_t entered;      /* incarnation in which this process said that it is a member; 0: never */

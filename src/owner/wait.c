@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "owner/board.h"
-#include "owner/state.h"
+#include "owner/refused.h"
 
 #define LOOK_NS        (500 * MICROSECOND)
 #define SLEEP_NS       (200 * MICROSECOND)
@@ -150,6 +150,8 @@ int owner_wait_for(void *context, struct tree_session *session, struct tree *tre
     const uint64_t began = task_now();
     bool done = false;
     int status = broken(owner, session, tree);
+    if (!status && owner_nobody(peer))
+        status = owner_refused_tell(owner, session, tree);
     if (!status && began - since >= owner->options.timeout_ns)
         status = unreachable(owner, session, tree, peer);
     if (status)

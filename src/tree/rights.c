@@ -172,7 +172,22 @@ struct owned_cache *tree_rights_cache(struct tree_rights *rights, const struct f
     return cache;
 }
 
+uint64_t tree_session_met(const struct tree_session *session, struct format_key *lower)
+{
+    *lower = format_key_of(&session->met);
+    return session->met_epoch;
+}
+
 /* ---- announcing ---- */
+
+/* For tree_session_met. The row is announced. */
+static void met(struct tree_session *session, const struct tree_row *row)
+{
+    if (row->right != TREE_MOVING)
+        return;
+    format_key_store(&session->met, row->lower);
+    session->met_epoch = row->epoch;
+}
 
 static void session_rely(struct tree_session *session, const struct tree_row *row)
 {
@@ -181,6 +196,7 @@ static void session_rely(struct tree_session *session, const struct tree_row *ro
     session->logged = row->logged || (mine && row->drains);
     session->log_epoch = mine && row->drains ? row->drain_epoch : row->epoch;
     session->access = mine ? session->compute->owned_access : &tree_access_one_sided;
+    met(session, row);
 }
 
 /* Lists that rely on the table go out under its incarnation, if connections were lost since. */
@@ -243,6 +259,7 @@ static enum tree_right enter(struct tree_session *session, struct tree *tree, st
     enum tree_right right = row->right;
     struct fabric_process owner = row->owner;
     bool logged = row->logged;
+    met(session, row);
     tree_rights_leave(session);
     session->right = right;
     session->owner = owner;

@@ -68,6 +68,9 @@ bool tree_rights_sweep(struct tree_session *session, struct tree *tree);
  * untrue. Before any operation of it began (the switch `ownership` does it as each index is opened).
  * BANYAN_ENOMEM. */
 int tree_rights_own(struct tree *tree, struct error *error);
+/* In `wait` of struct tree_forward with an owner of zeros: the epoch and the lower bound (the session's) of
+ * the row that is MOVING, for which the operation waits. */
+uint64_t tree_session_met(const struct tree_session *session, struct format_key *lower);
 /* The installed version; 0: none was. Any thread. */
 uint64_t tree_rights_version(const struct tree *tree);
 /* What the installed table says of the key now; *incarnation: as tree_rights_adopt's, UINT64_MAX where none

@@ -98,8 +98,10 @@ struct tree_session {
     const struct tree_row *row;
     const struct tree_access *access; /* how it reaches leaves */
     enum tree_right right;
-    bool logged;                        /* the row is (rights.h): its changes go into its owner's log ... */
-    uint64_t log_epoch;                 /* ... under its epoch */
+    bool logged;                /* the row is (rights.h): its changes go into its owner's log ... */
+    uint64_t log_epoch;         /* ... under its epoch */
+    struct format_key_copy met; /* lower bound of the last row that was MOVING: tree_session_met */
+    uint64_t met_epoch;
     bool through;                       /* but for this session's now: it merges */
     bool draining;                      /* and may do so in rows that are on their way from this process */
     bool replaced;                      /* of the last change: tree_session_replaced */

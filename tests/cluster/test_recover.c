@@ -1,0 +1,291 @@
+/*
+ * test_recover.c - logs that compute nodes leave when they are killed: a torn tail is cut silently; a log
+ * that is corrupt in its middle keeps its ranges from being served, and no others, until `banyan recover
+ * --accept-loss` says that they are. Real processes; the test writes into the pool as a session of its own.
+ */
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/task.h"
+#include "cluster/process.h"
+#include "cluster/talk.h"
+#include "fabric/remote.h"
+#include "format/log.h"
+#include "pool/log.h"
+
+#define KEYS 400u
+
+static struct process_result result;
+
+/* ---- the pool, from beside ---- */
+
+struct node {
+    struct fabric *fabric;
+    struct pool *pool;
+    struct pool_worker *worker;
+    struct pool_session session;
+};
+
+static void node_open(struct node *node, const char *memory)
+{
+    struct net_address address;
+    struct error error = {0};
+    assert_int_equal(net_address_parse(&address, memory, 0, &error), 0);
+    const struct fabric_remote_options options = {.nodes = &address, .count = 1};
+    if (fabric_remote_open(&node->fabric, &options, &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(pool_create(&node->pool, node->fabric, POOL_COMBINE_ALL, &error), 0);
+    assert_int_equal(pool_worker_create(&node->worker, node->pool, &error), 0);
+    pool_session_init(&node->session, node->worker, NULL);
+    pool_session_begin(&node->session);
+}
+
+static void node_close(struct node *node)
+{
+    pool_worker_destroy(node->worker);
+    pool_destroy(node->pool);
+    fabric_close(node->fabric);
+}
+
+static void node_read(struct node *node, gaddr address, void *bytes, uint32_t length)
+{
+    struct fabric_command read = pool_read_command(address, bytes, length);
+    assert_int_equal(pool_execute(&node->session, 0, &read, 1), 0);
+    pool_read_settle(&read);
+}
+
+static void node_write(struct node *node, gaddr address, const void *bytes, uint32_t length)
+{
+    struct fabric_command write = pool_write_command(address, bytes, length);
+    assert_int_equal(pool_execute(&node->session, 0, &write, 1), 0);
+}
+
+/* The first segment of the process whose log is there since the longest time. */
+static struct memory_log_segment first_segment(struct node *node)
+{
+    struct memory_log_processes processes;
+    struct memory_log_segments segments;
+    assert_int_equal(pool_log_processes(&node->session, 0, 0, &processes), 0);
+    assert_true(processes.count >= 1);
+    const struct fabric_process process = {.compute_id = processes.processes[0].process.compute_id,
+                                           .instance = processes.processes[0].process.instance};
+    assert_int_equal(pool_log_list(&node->session, 0, process, 0, &segments), 0);
+    assert_true(segments.count >= 1);
+    return segments.segments[0];
+}
+
+/* Where the number-th frame of a segment lies; *view: what it is. */
+static uint32_t frame_at(struct node *node, const struct memory_log_segment *pool, unsigned number,
+                         struct format_log_view *view, uint8_t *bytes)
+{
+    struct format_log_segment segment;
+    uint32_t at = FORMAT_LOG_BLOCK;
+    node_read(node, pool->address, bytes, 65536);
+    assert_null(format_log_segment_decode(bytes, &segment));
+    for (unsigned i = 0;; i++) {
+        assert_true(at < 65536);
+        if (format_log_frame_find(&segment, bytes, at, view) != FORMAT_LOG_WHOLE)
+            fail_msg("frame %u of the segment is not there", i);
+        if (i == number)
+            return at;
+        at += view->bytes;
+    }
+}
+
+/* ---- the cluster ---- */
+
+static struct process *compute_start(struct scene *scene, const char *name, const char *memory, bool first)
+{
+    return process_start(scene, name,
+                         ARGUMENTS("compute", "--memory", memory, "--listen", "127.0.0.1:0", "--log", "auto",
+                                   "--log-segment-bytes", "1M", "--timeout", "1000", "--lease", "500",
+                                   first ? "--format" : NULL));
+}
+
+static void keys_set(redisContext *client)
+{
+    for (unsigned i = 0; i < KEYS; i++)
+        assert_string_equal(ask(client, "SET key%03u value%u", i, i), "OK");
+}
+
+/* What GET says of the key, once the ranges are somebody's: not that they are on their way. */
+struct asked {
+    redisContext *client;
+    unsigned key;
+    const char *wanted; /* a part of the answer */
+    char answer[400];
+};
+
+static bool answered(void *context)
+{
+    struct asked *asked = context;
+    redisReply *reply = redisCommand(asked->client, "GET key%03u", asked->key);
+    snprintf(asked->answer, sizeof asked->answer, "%s", reply && reply->str ? reply->str : "(nil)");
+    freeReplyObject(reply);
+    return strstr(asked->answer, asked->wanted) != NULL;
+}
+
+static void wait_answer(redisContext *client, unsigned key, const char *wanted)
+{
+    struct asked asked = {.client = client, .key = key, .wanted = wanted};
+    uint64_t begun = now_ns();
+    while (!answered(&asked))
+        if (now_ns() - begun > UINT64_C(20000000000))
+            fail_msg("GET key%03u says '%s', not '%s'", key, asked.answer, wanted);
+}
+
+static int recover(struct scene *scene, const char *memory, const char *one, const char *two)
+{
+    process_run(scene, NULL, ARGUMENTS("recover", "--memory", memory, one, two), &result);
+    return result.code;
+}
+
+/* What is written from now on is logged. */
+static bool owns(void *context)
+{
+    const char *info = ask(context, "INFO ownership");
+    const char *owned = strstr(info, "ownership_ranges_owned:");
+    return owned && owned[strlen("ownership_ranges_owned:")] != '0';
+}
+
+struct cluster {
+    struct process *memory, *compute;
+    const char *address;
+    struct node node;
+    uint8_t *bytes;
+};
+
+static void cluster_start(struct scene *scene, struct cluster *cluster)
+{
+    cluster->memory =
+        process_start(scene, "memory", ARGUMENTS("memory", "--listen", "127.0.0.1:0", "--size", "64M"));
+    cluster->address = strdup(address_text(cluster->memory, 0));
+    cluster->compute = compute_start(scene, "first", cluster->address, true);
+    cluster->bytes = malloc(65536);
+}
+
+/* The first compute node writes all keys, and is killed; this test is connected then. */
+static void cluster_kill(struct cluster *cluster)
+{
+    redisContext *client = client_of(cluster->compute, 0);
+    wait_until(owns, client, "the compute node does not own its ranges");
+    keys_set(client);
+    redisFree(client);
+    process_kill(cluster->compute);
+    node_open(&cluster->node, cluster->address);
+}
+
+static void cluster_end(struct scene *scene, struct cluster *cluster)
+{
+    node_close(&cluster->node);
+    assert_int_equal(process_stop(cluster->memory), 0);
+    free(cluster->bytes);
+    free((void *)(uintptr_t)cluster->address);
+    scene->passed = true;
+}
+
+static void expect_all(redisContext *client)
+{
+    for (unsigned i = 0; i < KEYS; i++)
+        assert_string_equal(ask(client, "GET key%03u", i), text_of("value%u", i));
+}
+
+/* ---- tests ---- */
+
+/* Bytes behind the last frame, as of one whose WRITE was cut off, are no loss. */
+static void a_torn_tail_is_cut(void **state)
+{
+    struct scene *scene = *state;
+    struct cluster cluster;
+    struct format_log_view view;
+    uint8_t torn[256];
+    cluster_start(scene, &cluster);
+    cluster_kill(&cluster);
+    const struct memory_log_segment segment = first_segment(&cluster.node);
+    uint32_t last = frame_at(&cluster.node, &segment, KEYS - 1, &view, cluster.bytes);
+    memcpy(torn, cluster.bytes + last, 64); /* a header that is right for another place */
+    memset(torn + 64, 0xa5, sizeof torn - 64);
+    node_write(&cluster.node, segment.address + last + view.bytes, torn, sizeof torn);
+
+    assert_int_equal(recover(scene, cluster.address, NULL, NULL), 0);
+    assert_contains(result.output, "nothing is corrupt");
+    assert_contains(result.output, "gone");
+    struct process *second = compute_start(scene, "second", cluster.address, false);
+    redisContext *client = client_of(second, 0);
+    wait_answer(client, KEYS - 1, text_of("value%u", KEYS - 1));
+    expect_all(client);
+    redisFree(client);
+    assert_int_equal(process_stop(second), 0);
+    assert_int_equal(recover(scene, cluster.address, NULL, NULL), 0);
+    assert_contains(result.output, "no compute node has a log");
+    cluster_end(scene, &cluster);
+}
+
+static void a_corrupt_middle_is_refused_until_accepted(void **state)
+{
+    struct scene *scene = *state;
+    struct cluster cluster;
+    struct format_log_view view;
+    uint8_t wrong[24];
+    cluster_start(scene, &cluster);
+    cluster_kill(&cluster);
+    const struct memory_log_segment segment = first_segment(&cluster.node);
+    const uint32_t at = frame_at(&cluster.node, &segment, 200, &view, cluster.bytes);
+    memset(wrong, 0x5a, sizeof wrong);
+    node_write(&cluster.node, segment.address + at + FORMAT_LOG_FRAME_BYTES, wrong, sizeof wrong);
+    const char *where = text_of("%016llx", (unsigned long long)(segment.address + at));
+
+    struct process *second = compute_start(scene, "second", cluster.address, false);
+    redisContext *client = client_of(second, 0);
+    wait_answer(client, 7, where);
+    assert_contains(ask(client, "SET key007 x"), "is corrupt at");
+    assert_contains(ask(client, "GET key399"), "banyan recover");
+
+    assert_int_equal(recover(scene, cluster.address, NULL, NULL), 3);
+    assert_contains(result.output, "CORRUPT: memory node 0, region");
+    assert_contains(result.output, text_of("%u bytes", view.bytes));
+    assert_contains(result.output, "before it: change 200, of key 'key199' of index redis");
+    assert_contains(result.output, "behind it: change 202, of key 'key201' of index redis");
+    assert_contains(result.output, "which has not inherited the log yet");
+    assert_int_equal(recover(scene, cluster.address, "--json", NULL), 3);
+    json_t *json = json_loads(result.output, 0, NULL);
+    const json_t *log = json_array_get(json_object_get(json, "logs"), 0);
+    const json_t *place = json_array_get(json_object_get(log, "corrupt"), 0);
+    assert_true(json_is_false(json_object_get(json, "sound")));
+    assert_int_equal(json_integer_value(json_object_get(place, "bytes")), view.bytes);
+    assert_string_equal(json_string_value(json_object_get(place, "kind")), "region");
+    assert_string_equal(json_string_value(json_object_get(json_object_get(place, "before"), "key")),
+                        "key199");
+    json_decref(json);
+    assert_contains(ask(client, "GET key007"), "banyan recover"); /* looking changes nothing */
+
+    assert_int_equal(recover(scene, cluster.address, "--accept-loss", NULL), 0);
+    assert_contains(result.output, "before it: change 200, of key 'key199' of index redis");
+    assert_contains(result.output, "accepted: 1 place");
+    wait_answer(client, 7, "value7");
+    for (unsigned i = 0; i < KEYS; i++) {
+        const char *value = ask(client, "EXISTS key%03u", i);
+        if (i != 200) /* may have been merged before it was lost */
+            assert_string_equal(value, "1");
+    }
+    redisFree(client);
+    assert_int_equal(process_stop(second), 0);
+    assert_int_equal(recover(scene, cluster.address, NULL, NULL), 0);
+    cluster_end(scene, &cluster);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_torn_tail_is_cut, scene_set_up, scene_tear_down),
+        cmocka_unit_test_setup_teardown(a_corrupt_middle_is_refused_until_accepted, scene_set_up,
+                                        scene_tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
