@@ -9,6 +9,7 @@
 #include "base/task.h"
 #include "base/thread.h"
 #include "base/worker.h"
+#include "owner/log_hooks.h"
 #include "pool/pool.h"
 
 #define RETRY_NS UINT64_C(20000000)
@@ -16,73 +17,14 @@
 struct owner_logging {
     struct tree_compute *compute;
     struct log *log;
-    /* For what the ownership tells without a session; guarded by the lock. */
-    struct spinlock lock;
-    struct pool_worker *worker;
-    struct tree_session *session;
+    struct owner_log_hooks hooks;
+    struct pool_worker *worker; /* of the hooks' session */
     /* The merger's. */
     struct thread *thread;
     struct worker *fibers;
     struct pool_worker *merger;
     bool stopping; /* atomic */
 };
-
-/* ---- what the ownership asks of the log ---- */
-
-static int hook_inherit(void *context, struct tree_session *session, struct tree *tree,
-                        const struct format_heir *heirs, uint32_t heir_count, struct format_key lower,
-                        const struct format_key *upper, uint64_t epoch)
-{
-    struct owner_logging *logging = context;
-    struct log_heir list[FORMAT_RANGE_HEIRS_MAX];
-    assert(heir_count <= FORMAT_RANGE_HEIRS_MAX);
-    for (uint32_t i = 0; i < heir_count; i++)
-        list[i] = (struct log_heir){heirs[i].process, heirs[i].epoch};
-    return log_inherit(logging->log, session, tree, list, heir_count, lower, upper, epoch);
-}
-
-static void hook_cleared(void *context, struct tree *tree, struct format_key lower,
-                         const struct format_key *upper, uint64_t epoch)
-{
-    struct owner_logging *logging = context;
-    log_cleared(logging->log, tree, lower, upper, epoch);
-}
-
-static int hook_flush(void *context, struct tree_session *session, struct tree *tree, struct format_key lower,
-                      const struct format_key *upper)
-{
-    struct owner_logging *logging = context;
-    return log_flush(logging->log, session, tree, lower, upper);
-}
-
-static void hook_disown(void *context, struct tree *tree, struct format_key lower,
-                        const struct format_key *upper, uint64_t epoch)
-{
-    struct owner_logging *logging = context;
-    spinlock_lock(&logging->lock);
-    log_disown(logging->log, logging->session, tree, lower, upper, epoch);
-    spinlock_unlock(&logging->lock);
-}
-
-static void hook_released(void *context, struct tree *tree, uint64_t version)
-{
-    struct owner_logging *logging = context;
-    log_released(logging->log, tree, version);
-}
-
-static void hook_dropped(void *context, struct tree *tree)
-{
-    struct owner_logging *logging = context;
-    spinlock_lock(&logging->lock);
-    log_dropped(logging->log, logging->session, tree);
-    spinlock_unlock(&logging->lock);
-}
-
-static int hook_release_dead(void *context, struct tree_session *session, struct fabric_process gone)
-{
-    struct owner_logging *logging = context;
-    return log_release_dead(logging->log, session, gone);
-}
 
 /* ---- the merger ---- */
 
@@ -144,23 +86,17 @@ static void merger_stop(struct owner_logging *logging)
 int owner_logging_open(struct owner_logging **out, struct owner *owner, struct tree_compute *compute,
                        const struct log_options *options, struct error *error)
 {
-    static const struct owner_log hooks = {.inherit = hook_inherit,
-                                           .cleared = hook_cleared,
-                                           .flush = hook_flush,
-                                           .disown = hook_disown,
-                                           .released = hook_released,
-                                           .dropped = hook_dropped,
-                                           .release_dead = hook_release_dead};
     struct owner_logging *logging = calloc(1, sizeof *logging);
     *out = logging;
     if (!logging)
         return error_set(error, BANYAN_ENOMEM, "no memory for the log");
     logging->compute = compute;
     int status = log_create(&logging->log, compute, options, error);
+    logging->hooks.log = logging->log;
     if (!status)
         status = pool_worker_create(&logging->worker, tree_compute_pool(compute), error);
     if (!status)
-        status = tree_session_create(&logging->session, compute, logging->worker, error);
+        status = tree_session_create(&logging->hooks.session, compute, logging->worker, error);
     if (!status)
         status = merger_start(logging, error);
     if (status) {
@@ -169,7 +105,7 @@ int owner_logging_open(struct owner_logging **out, struct owner *owner, struct t
         *out = NULL;
         return status;
     }
-    owner_set_log(owner, &hooks, logging);
+    owner_log_hook(owner, &logging->hooks);
     return 0;
 }
 
@@ -197,7 +133,7 @@ void owner_logging_destroy(struct owner_logging *logging)
 {
     if (!logging)
         return;
-    tree_session_destroy(logging->session);
+    tree_session_destroy(logging->hooks.session);
     pool_worker_destroy(logging->worker);
     log_destroy(logging->log);
     free(logging);
