@@ -143,6 +143,7 @@ void swarm_plan_describe(const struct swarm_plan *plan, char *text, size_t size)
              plan->compute_nodes, plan->threads, plan->fibers, plan->records ? "records, " : "",
              swarm_plan_key_kinds[plan->key_kind], geometry.leaf_bytes,
              plan->leaf_kind == FORMAT_LEAF_UNSORTED ? "unsorted leaves" : "leaves",
-             plan->ranges ? ", ranges" : "", plan->kills ? ", kills" : "", plan->restarts ? ", restarts" : "",
-             plan->stalls ? ", stalls" : "", plan->cuts ? ", cuts" : "", *preset ? ";" : "", preset);
+             plan->ranges ? plan->log ? ", logged ranges" : ", ranges" : "", plan->kills ? ", kills" : "",
+             plan->restarts ? ", restarts" : "", plan->stalls ? ", stalls" : "", plan->cuts ? ", cuts" : "",
+             *preset ? ";" : "", preset);
 }

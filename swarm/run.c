@@ -151,6 +151,7 @@ static void options_of(const struct swarm_plan *plan, struct world_options *opti
     options->faults = plan->faults;
     options->records = plan->records;
     options->ranges = plan->ranges;
+    options->log = plan->log;
     options->change_ns = plan->change_ns;
     options->accept_full = swarm_plan_may_be_full(plan);
     options->accept_refusals = plan->refusals > 0;

@@ -57,6 +57,7 @@ struct world_options {
     enum tree_cache_policy cache_policy;
     bool ranges; /* simulated: compute nodes divide the index's ranges among them (world_ranges.h), unless
                     `empty` */
+    bool log;    /* with ranges: owners keep logs */
     uint64_t change_ns; /* with ranges: each compute node changes who owns what so often, about; 0: never */
 };
 /* Everything small and the default preset; the test then changes the options that it is about. */

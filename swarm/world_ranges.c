@@ -28,6 +28,26 @@ static uint64_t read_lease(const struct world *world)
 
 /* ---- making ---- */
 
+/* Everything small, so that much of it happens. */
+static int build_log(struct world_keepers *keepers, struct world_compute *compute)
+{
+    struct world *world = keepers->world;
+    struct log_options options;
+    log_options_default(&options);
+    options.copies = 1 + (unsigned)random_below(&keepers->random, 2);
+    options.threshold = 2 + (unsigned)random_below(&keepers->random, 3);
+    options.segment_bytes = MEMORY_LOG_SEGMENT_LEAST;
+    options.frame_bytes = 1024u << random_below(&keepers->random, 4);
+    options.wait_ns = TIMEOUT_NS;
+    options.idle_ns = 5000 + random_below(&keepers->random, 200000);
+    options.seed = 1 + random_next(&keepers->random) / 2;
+    int status = log_create(&keepers->log, compute->compute, &options, &world->error);
+    keepers->hooks.log = keepers->log;
+    if (!status)
+        owner_log_hook(keepers->owner, &keepers->hooks);
+    return status;
+}
+
 int world_ranges_build(struct world *world, struct world_compute *compute)
 {
     if (!active(world))
@@ -47,15 +67,26 @@ int world_ranges_build(struct world *world, struct world_compute *compute)
     options.balance_ns = 0; /* after world_calm nothing may change: the task that changes balances, too */
     options.ranges = 1 + (uint32_t)random_below(&keepers->random, 8);
     options.seed = 1 + random_next(&keepers->random) / 2;
-    return owner_create(&keepers->owner, compute->compute, &options, &world->error);
+    options.log = world->options.log;
+    int status = owner_create(&keepers->owner, compute->compute, &options, &world->error);
+    return status || !options.log ? status : build_log(keepers, compute);
 }
 
 int world_ranges_attach(struct world_task *task)
 {
     struct world_compute *compute = &task->world->computes[task->compute];
-    if (!compute->keepers)
+    struct world_keepers *keepers = compute->keepers;
+    int status = 0;
+    if (!keepers)
         return 0;
-    return owner_attach(compute->keepers->owner, task->session, compute->tree);
+    if (keepers->log && !keepers->hooks.session)
+        status = tree_session_create(&keepers->hooks.session, compute->compute, compute->workers[0],
+                                     &task->world->error);
+    if (!status && keepers->log && keepers->attached != compute->tree) {
+        status = log_attach(keepers->log, compute->tree, &task->world->error);
+        keepers->attached = compute->tree;
+    }
+    return status ? status : owner_attach(keepers->owner, task->session, compute->tree);
 }
 
 /* ---- the tasks ---- */
@@ -83,6 +114,10 @@ static void keeper_main(void *argument)
         break;
     case WORLD_CHANGES:
         world_ranges_change(keeper);
+        break;
+    case WORLD_MERGES:
+        if (keeper->keepers->log)
+            (void)log_merge(keeper->keepers->log, keeper->session); /* 0: it was stopped */
         break;
     default:
         (void)owner_serve(keeper->keepers->owner, keeper->session);
@@ -173,8 +208,11 @@ void world_ranges_check(struct world_task *task, void (*visit)(void *context, ga
 static void stop_tasks(struct world *world)
 {
     for (unsigned i = 0; i < world->compute_count; i++)
-        if (world->computes[i].keepers && sim_compute_alive(world->sim, (int)i))
+        if (world->computes[i].keepers && sim_compute_alive(world->sim, (int)i)) {
             owner_stop(world->computes[i].keepers->owner);
+            if (world->computes[i].keepers->log)
+                log_stop(world->computes[i].keepers->log);
+        }
     sim_limit_events(world->sim, world->options.events_max);
     (void)sim_run(world->sim, sim_now(world->sim) + TIMEOUT_NS);
     for (unsigned i = 0; i < world->compute_count; i++)
@@ -191,6 +229,8 @@ static void keepers_free(struct world_keepers *keepers)
         if (keepers->each[i].session)
             tree_session_destroy(keepers->each[i].session);
     owner_destroy(keepers->owner);
+    tree_session_destroy(keepers->hooks.session);
+    log_destroy(keepers->log);
     free(keepers);
 }
 

@@ -1,6 +1,7 @@
 /*
  * world_ranges.h - compute nodes of a simulated world that divide the index's ranges among them: the owner
- * layer of each with its tasks (keeper, ticker, those that serve peers), one task that changes who owns what,
+ * layer of each with its tasks (keeper, ticker, those that serve peers), its log and a task that merges, one
+ * task that changes who owns what,
  * and the judge of rights. For the files of a world (world_parts.h); nothing here does anything in a world
  * without options.ranges.
  *
@@ -14,12 +15,13 @@
 #ifndef SWARM_WORLD_RANGES_H
 #define SWARM_WORLD_RANGES_H
 
+#include "owner/log_hooks.h"
 #include "owner/owner.h"
 #include "swarm/world.h"
 
 #define WORLD_SERVERS 2u
 
-enum world_duty { WORLD_KEEPS, WORLD_TICKS, WORLD_CHANGES, WORLD_SERVES };
+enum world_duty { WORLD_KEEPS, WORLD_TICKS, WORLD_CHANGES, WORLD_MERGES, WORLD_SERVES };
 struct world_keeper {
     struct world_keepers *keepers;
     enum world_duty duty;
@@ -30,7 +32,10 @@ struct world_keeper {
 struct world_keepers {
     struct world *world;
     unsigned compute;
-    struct owner *owner; /* owned */
+    struct owner *owner;          /* owned */
+    struct log *log;              /* owned; NULL: it keeps none */
+    struct owner_log_hooks hooks; /* its session is owned */
+    struct tree *attached;        /* to the log */
     struct world_keeper each[WORLD_SERVES + WORLD_SERVERS];
     bool started;
     struct random random;
