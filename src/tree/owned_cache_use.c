@@ -16,7 +16,7 @@
 static struct owned_cache *cache_of(const struct tree_session *session, const struct tree *tree)
 {
     /* What is cached of rows that are lost is never told again. */
-    return session->right == TREE_OWNED && !session->draining ? tree->owned : NULL;
+    return session->right == TREE_OWNED && !session->drains ? tree->owned : NULL;
 }
 
 /* ---- reads ---- */

@@ -193,8 +193,9 @@ static void session_rely(struct tree_session *session, const struct tree_row *ro
 {
     const bool mine = row->right == TREE_OWNED || (row->drains && session->draining);
     session->right = mine ? TREE_OWNED : row->right;
-    session->logged = row->logged || (mine && row->drains);
-    session->log_epoch = mine && row->drains ? row->drain_epoch : row->epoch;
+    session->drains = mine && row->right != TREE_OWNED;
+    session->logged = row->logged || session->drains;
+    session->log_epoch = session->drains ? row->drain_epoch : row->epoch;
     session->access = mine ? session->compute->owned_access : &tree_access_one_sided;
     met(session, row);
 }

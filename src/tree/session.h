@@ -103,7 +103,8 @@ struct tree_session {
     struct format_key_copy met; /* lower bound of the last row that was MOVING: tree_session_met */
     uint64_t met_epoch;
     bool through;                       /* but for this session's now: it merges */
-    bool draining;                      /* and may do so in rows that are on their way from this process */
+    bool draining; /* and may do so in rows that are on their way from this process ... */
+    bool drains;   /* ... of which this is one */
     bool replaced;                      /* of the last change: tree_session_replaced */
     const struct fabric_command *ahead; /* tree_session_ahead */
     uint32_t ahead_count;
