@@ -209,11 +209,36 @@ static void a_process_tells_of_its_log(void **state)
     scene->passed = true;
 }
 
+/* Leaves are split by merging while a client reads them: what the owner caches of them stays coherent. */
+static void what_is_merged_is_read(void **state)
+{
+    struct scene *scene = *state;
+    struct process *memory =
+        process_start(scene, "memory", ARGUMENTS("memory", "--listen", "127.0.0.1:0", "--size", "64M"));
+    struct process *compute =
+        process_start(scene, "compute",
+                      ARGUMENTS("compute", "--memory", address_text(memory, 0), "--listen", "127.0.0.1:0",
+                                "--format", "--log", "auto"));
+    redisContext *client = client_of(compute, 0);
+    for (unsigned round = 0; round < 10; round++) {
+        for (unsigned i = 0; i < 300; i++)
+            assert_string_equal(ask(client, "SET %u.%03u value%u", round, i, i), "OK");
+        for (unsigned i = 0; i < 2 * 300; i++)
+            assert_string_equal(ask(client, "GET %u.%03u", round, i % 300), text_of("value%u", i % 300));
+        assert_string_equal(ask(client, "DBSIZE"), text_of("%u", 300 * (round + 1)));
+    }
+    redisFree(client);
+    assert_int_equal(process_stop(compute), 0);
+    assert_int_equal(process_stop(memory), 0);
+    scene->passed = true;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_log_is_shown_and_given_back, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(a_process_tells_of_its_log, scene_set_up, scene_tear_down),
+        cmocka_unit_test_setup_teardown(what_is_merged_is_read, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(bad_sizes_are_refused, scene_set_up, scene_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -104,8 +104,8 @@ static struct process *compute_start(struct scene *scene, const char *name, cons
 {
     return process_start(scene, name,
                          ARGUMENTS("compute", "--memory", memory, "--listen", "127.0.0.1:0", "--log", "auto",
-                                   "--log-segment-bytes", "1M", "--cache-policy", "inner", "--timeout",
-                                   "1000", "--lease", "500", first ? "--format" : NULL));
+                                   "--log-segment-bytes", "1M", "--timeout", "1000", "--lease", "500",
+                                   first ? "--format" : NULL));
 }
 
 static void keys_set(redisContext *client)
