@@ -424,7 +424,7 @@ void unmerged_await(struct unmerged *table, struct unmerged_node *node)
     assert(node->latched && !node->awaiting);
     bool waits = node->pending.present && node->frame;
     if (waits)
-        node->awaiting = &wakeup;
+        node->awaiting = &wakeup; // cppcheck-suppress autoVariables ; it is taken off before we go on
     spinlock_unlock(&shard->lock);
     if (waits)
         wakeup_wait(&wakeup);
