@@ -504,13 +504,14 @@ static int take_in(struct inherit *inherit, const struct sorted *sorted, const u
 static int again(struct inherit *inherit, const struct sorted *sorted, uint64_t *sequences, uint32_t count,
                  uint64_t epoch)
 {
-    struct log_kept hold;
-    log_hold(inherit->log, &hold);
+    struct log_kept *hold = log_hold(inherit->log);
+    if (!hold)
+        return no_memory(inherit);
     int status = log_again(inherit, sorted, sequences, count, epoch);
     log_turn_wait(inherit->log);
     if (!status)
         status = take_in(inherit, sorted, sequences, count, epoch);
-    log_unhold(inherit->log, &hold);
+    log_unhold(inherit->log, hold);
     log_turn_give(inherit->log);
     return status;
 }

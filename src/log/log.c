@@ -252,14 +252,18 @@ void log_cleared(struct log *log, struct tree *tree, struct format_key lower, co
     }
 }
 
-void log_hold(struct log *log, struct log_kept *hold)
+struct log_kept *log_hold(struct log *log)
 {
+    struct log_kept *hold = calloc(1, sizeof *hold);
+    if (!hold)
+        return NULL;
     spinlock_lock(&log->lock);
     /* Relaxed: the task draws the sequences that it holds behind this. */
-    *hold = (struct log_kept){.version = UINT64_MAX, .floor = atomic_load_relaxed(&log->sequence) + 1};
-    hold->next = log->kept;
+    *hold = (struct log_kept){
+        .next = log->kept, .version = UINT64_MAX, .floor = atomic_load_relaxed(&log->sequence) + 1};
     log->kept = hold;
     spinlock_unlock(&log->lock);
+    return hold;
 }
 
 void log_unhold(struct log *log, struct log_kept *hold)
@@ -270,6 +274,7 @@ void log_unhold(struct log *log, struct log_kept *hold)
         at = &(*at)->next;
     *at = hold->next;
     spinlock_unlock(&log->lock);
+    free(hold);
 }
 
 /* Takes away what was kept of the index up to this version. */

@@ -177,8 +177,8 @@ bool log_keep(struct log *log, struct tree *tree, uint64_t version, uint64_t flo
 /* Of a range that was inherited under this epoch, until log_cleared: what is drawn from now on. */
 bool log_keep_inherited(struct log *log, struct tree *tree, struct format_key lower,
                         const struct format_key *upper, uint64_t epoch);
-/* Until log_unhold nothing that is drawn behind the call is passed. `hold`: the caller's. */
-void log_hold(struct log *log, struct log_kept *hold);
+/* Until log_unhold nothing that is drawn behind the call is passed. NULL: no memory. */
+struct log_kept *log_hold(struct log *log);
 void log_unhold(struct log *log, struct log_kept *hold);
 /* No cycle is under way from here to log_turn_give. Suspends. */
 void log_turn_wait(struct log *log);

@@ -213,6 +213,11 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
             if (status != BANYAN_ENOSPC)
                 return status;
         }
+        /* What it would write is refused; and the table of rights under which segments can be merged again is
+         * installed when this operation has ended. */
+        const uint64_t incarnation = tree_session_pool(session)->incarnation;
+        if (incarnation && incarnation < fabric_incarnation(log->fabric))
+            return BANYAN_EFENCED;
         if (task_now() - began > log->options.wait_ns || atomic_load_relaxed(&log->stopped)) /* a hint */
             return waited_long(stream, session, status);
         task_sleep(pause);
