@@ -98,6 +98,7 @@ static void merging_that_runs_out_of_memory(void **state)
         processes_open(&world, 2, 0);
         struct process *first = process_start(&world), *second = process_start(&world);
         process_own(&world, first);
+        heirs_end(&world, first);
         put_keys(first, 0, 300, 1000);
         failing_begin(&(struct failing_order){
             .calls = FAILING_MEMORY, .where = FAILING_HERE, .first = failing, .count = 1, .error = 12});
@@ -310,6 +311,63 @@ static void a_doubtful_key_in_a_log_that_is_full(void **state)
     processes_close(&world);
 }
 
+/* ---- what is taken over ---- */
+
+static void gives_away(struct process *process)
+{
+    world.heirs[world.heir_count++] = (struct log_heir){fabric_self(process->fabric), process->epoch};
+    log_disown(process->log, process->session, process->tree, (struct format_key){0}, NULL, process->epoch);
+}
+
+/* What a process logged when it owned the range before does not count when it owns it again. */
+static void an_entry_of_an_earlier_time(void **state)
+{
+    (void)state;
+    processes_open(&world, 2, 0);
+    struct process *first = process_start(&world), *second = process_start(&world);
+    process_own(&world, first);
+    heirs_end(&world, first);
+    process_check(first, process_put(first, 5, 1));
+    gives_away(first);
+    process_own(&world, second);
+    heirs_end(&world, second);
+    assert_int_equal(process_get(second, 5), 1);
+    process_check(second, process_put(second, 5, 2));
+    process_check(second, log_flush_all(second->log, second->session));
+    gives_away(second);
+    process_moving(&world, first); /* it is named as the owner, and logs nothing any more */
+    first->epoch = world.version;
+    process_dies(&world, first);
+    struct process *third = process_start(&world);
+    process_own(&world, third);
+    assert_int_equal(process_get(third, 5), 2);
+    processes_close(&world);
+}
+
+/* ---- costs ---- */
+
+/* A write of a process that has nothing else to do: one round trip, and a WRITE for each copy. */
+static void what_a_write_costs(void **state)
+{
+    (void)state;
+    for (uint32_t copies = 1; copies <= 2; copies++) {
+        struct fabric_cost before, after;
+        processes_open(&world, 2, 0);
+        world.options.copies = copies;
+        struct process *first = process_start(&world);
+        process_own(&world, first);
+        put_keys(first, 0, 100, 1); /* segments are there, and inner nodes are cached */
+        before = tree_session_stats(first->session)->cost;
+        put_keys(first, 0, 100, 2);
+        after = tree_session_stats(first->session)->cost;
+        assert_int_equal(after.round_trips - before.round_trips, 100);
+        assert_int_equal(after.writes - before.writes, 100 * copies);
+        assert_int_equal(after.reads - before.reads, 0);
+        assert_int_equal(after.atomics - before.atomics, 0);
+        processes_close(&world);
+    }
+}
+
 /* ---- segments ---- */
 
 /* All that was taken is given back, also what memory nodes were asked to give and could not answer. */
@@ -351,6 +409,8 @@ int main(void)
         cmocka_unit_test(an_unknown_outcome_is_settled),
         cmocka_unit_test(a_doubtful_key_in_a_range_that_leaves),
         cmocka_unit_test(a_doubtful_key_in_a_log_that_is_full),
+        cmocka_unit_test(an_entry_of_an_earlier_time),
+        cmocka_unit_test(what_a_write_costs),
         cmocka_unit_test(everything_is_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
