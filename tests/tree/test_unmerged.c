@@ -71,8 +71,8 @@ struct entry {
     struct held committed, pending;
     int frame; /* of what is pending; -1: none, or it is doubtful */
     bool doubt, merging, dropped;
-    uint64_t doubtful;
-    uint64_t leaf; /* 0: the leaf has none */
+    uint64_t doubtful, merged; /* merged: of what is being merged */
+    uint64_t leaf;             /* 0: the leaf has none */
 };
 
 struct change {
@@ -172,8 +172,8 @@ static void change_settled(struct model *model, struct frame *frame, unsigned in
     unmerged_settle(model->slot, &change->write, fate);
     if (fate == UNMERGED_COMMITTED)
         assert_int_equal(change->write.replaced,
-                         !change->first ||
-                             (entry->committed.present && !entry->merging && !entry->committed.leafed));
+                         !change->first || (entry->committed.present && !entry->committed.leafed &&
+                                            !(entry->merging && entry->merged == entry->committed.sequence)));
     if (!last)
         return;
     entry->frame = -1;
@@ -244,6 +244,7 @@ static void op_take(struct model *model)
         if (entry->committed.value)
             assert_true(value_number(merges[taken].value, merges[taken].length) == entry->committed.value);
         entry->merging = true;
+        entry->merged = entry->committed.sequence;
         taken++;
     }
     assert_int_equal(taken, count);
@@ -283,7 +284,8 @@ static void op_adopt(struct model *model)
     struct format_key put = {value, wanted ? value_make(wanted, value) : 0};
     assert_true(
         unmerged_adopt(model->table, key_make(number, bytes), wanted ? &put : NULL, ++model->counter));
-    entry->committed = (struct held){.present = true, .value = wanted, .sequence = model->counter};
+    entry->committed =
+        (struct held){.present = true, .leafed = true, .value = wanted, .sequence = model->counter};
 }
 
 static void op_drop(struct model *model)
