@@ -21,6 +21,8 @@ bool store_cached_find(struct store_session *session, const void *key, size_t ke
     if (reference->room ||
         !tree_value_find(session->tree, session->store->tree, &name, room, reference->length, &expires))
         return false;
+    if (reference->expires != (expires != 0)) /* a damaged slot: what it refers to tells */
+        return false;
     *value = (struct store_value){.bytes = room, .length = reference->length, .expires = expires};
     return true;
 }
