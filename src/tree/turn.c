@@ -101,11 +101,30 @@ static bool pause_again(struct tree_session *session, struct tree *tree, int *st
     return true;
 }
 
+/* A merging waits neither for a map nor for a lease: who adopts the map waits for the merging (a flush; the
+ * end of a cycle). What it could not do stays in the table, and is tried again. The same holds for what is
+ * bound to one incarnation, which no waiting brings back. */
+static bool waits_for_nothing(const struct tree_session *session)
+{
+    return session->through || session->draining || session->pool.pinned;
+}
+
+static bool would_wait(const struct tree_session *session, int status)
+{
+    if (status == TREE_ANEW || status == TREE_FOREIGN || status == BANYAN_EUNKNOWN)
+        return false;
+    return status == TREE_WAIT || status == TREE_LAPSED || tree_lapsed(session);
+}
+
 /* The hooks may do whole operations with the session, which are none of those that the WRITEs ahead are for.
  */
 static bool turn_take(struct tree_session *session, struct tree *tree, struct tree_turn *turn,
                       struct fabric_process owner, int *status)
 {
+    if (waits_for_nothing(session) && would_wait(session, *status)) {
+        *status = tree_not_owned(session, tree);
+        return false;
+    }
     switch (*status) {
     case TREE_ANEW:
         *status = 0;
