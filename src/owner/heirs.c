@@ -42,20 +42,28 @@ static void list_remove(struct owner_pieces *list, uint32_t at)
     list->all[at] = list->all[--list->count];
 }
 
-static bool covers(const struct owner_piece *outer, const struct owner_piece *inner)
+/* Whether the piece begins at the key or below, and goes on behind it. */
+static bool holds(const struct owner_piece *piece, struct format_key key)
 {
-    return outer->number == inner->number && outer->epoch == inner->epoch &&
-           format_key_compare(format_key_of(&outer->lower), format_key_of(&inner->lower)) <= 0 &&
-           (!outer->has_upper || (inner->has_upper && format_key_compare(format_key_of(&inner->upper),
-                                                                         format_key_of(&outer->upper)) <= 0));
+    return format_key_compare(format_key_of(&piece->lower), key) <= 0 &&
+           (!piece->has_upper || format_key_compare(key, format_key_of(&piece->upper)) < 0);
 }
 
+/* Also by several pieces together: a bound at which one was cut may have been taken away again. */
 static bool list_covers(const struct owner_pieces *list, const struct owner_piece *piece)
 {
-    bool found = false;
-    for (uint32_t i = 0; i < list->count && !found; i++)
-        found = covers(&list->all[i], piece);
-    return found;
+    struct format_key at = format_key_of(&piece->lower);
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct owner_piece *one = &list->all[i];
+        if (one->number != piece->number || one->epoch != piece->epoch || !holds(one, at))
+            continue;
+        if (!one->has_upper || (piece->has_upper && format_key_compare(format_key_of(&piece->upper),
+                                                                       format_key_of(&one->upper)) <= 0))
+            return true;
+        at = format_key_of(&one->upper);
+        i = UINT32_MAX; /* from the first one on: what covers the rest may lie anywhere */
+    }
+    return false;
 }
 
 /* What both have in common: the piece's number and epoch; false: nothing. */

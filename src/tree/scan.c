@@ -466,6 +466,15 @@ static void leaf_prefetch(const uint8_t *data, uint32_t bytes)
         __builtin_prefetch(data + at);
 }
 
+/* The run says nothing of the next row, of which the row's last leaf may have keys still (O3). */
+static void run_bound(struct unmerged_run *run, const struct tree_row *row, bool reverse)
+{
+    if (!run->complete || (reverse ? !row->lower.length : !row->has_upper))
+        return;
+    run->complete = false;
+    format_key_store(&run->until, reverse ? row->lower : row->upper);
+}
+
 /* L4: what is not merged of the row, from the position on, is looked up before leaves are read. */
 static int run_take(struct scan *scan)
 {
@@ -483,6 +492,7 @@ static int run_take(struct scan *scan)
     if (!unmerged_run(table, session->pool.epoch, reverse ? &row->lower : &position, to, reverse,
                       &session->run))
         return pool_fail_memory(&session->pool);
+    run_bound(&session->run, row, reverse);
     scan->run = &session->run;
     scan->run_next = 0;
     session->cached |= session->run.count > 0; /* O2 */
