@@ -295,10 +295,10 @@ static void deletes_and_long_keys(void **state)
 static void values_in_records(void **state)
 {
     (void)state;
-    static const char *const on[] = {"",
-                                     "--fabric sim --memory-nodes 1 --compute-nodes 2 --threads 2 --preset "
-                                     "banyan-owned@cache=10% ",
-                                     "--fabric sim --memory-nodes 2 --compute-nodes 2 --threads 2 "};
+    static const char *const on[] = {
+        "",
+        "--fabric sim --memory-nodes 1 --compute-nodes 2 --threads 2 --preset banyan-owned@cache=10% ",
+        "--fabric sim --memory-nodes 2 --compute-nodes 2 --threads 2 "};
     for (size_t i = 0; i < sizeof on / sizeof on[0]; i++) {
         char options[300];
         snprintf(

@@ -51,7 +51,7 @@ static void in_one_world(void (*work)(struct world_task *task), enum tree_cache_
     tree_switches_preset(&switches, "banyan", NULL);
     switches.cache_bytes = cache_bytes;
     switches.ownership = TREE_OWNERSHIP_ALL;
-    switches.cache_policy = policy;
+    switches.cache_policy = (int)policy;
     options.simulated = true;
     options.memory_nodes = options.compute_nodes = options.threads = options.fibers = 1;
     options.switches = &switches;
