@@ -296,8 +296,7 @@ static void values_in_records(void **state)
 {
     (void)state;
     static const char *const on[] = {
-        "",
-        "--fabric sim --memory-nodes 1 --compute-nodes 2 --threads 2 --preset banyan-owned@cache=10% ",
+        "", "--fabric sim --memory-nodes 1 --compute-nodes 2 --threads 2 --preset banyan-owned@cache=10% ",
         "--fabric sim --memory-nodes 2 --compute-nodes 2 --threads 2 "};
     for (size_t i = 0; i < sizeof on / sizeof on[0]; i++) {
         char options[300];
