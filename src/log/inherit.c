@@ -281,6 +281,30 @@ static int stream_list(struct inherit *inherit, struct listed **segments, uint32
     return status == BANYAN_ENOTFOUND ? 0 : status;
 }
 
+/* The control block that the page tells of; zeros: it was not begun. Its one WRITE may be under way, or was
+ * cut off by its process's end: then nothing can have been written to this memory node's segments. */
+static int control_read(struct inherit *inherit, struct memory_log_segments *page, uint16_t node,
+                        struct format_log_control *control)
+{
+    const gaddr address = page->control;
+    const char *fault = NULL;
+    for (uint32_t attempt = 0; attempt < READS_MAX; attempt++) {
+        uint8_t bytes[FORMAT_LOG_BLOCK];
+        *control = (struct format_log_control){0};
+        int status = log_bytes_read(inherit->session, address, bytes, sizeof bytes);
+        if (status || log_block_empty(bytes))
+            return status;
+        fault = log_control_judge(bytes, inherit->process, control);
+        if (!fault)
+            return 0;
+    }
+    *control = (struct format_log_control){0};
+    int status = pool_log_list(tree_session_pool(inherit->session), node, inherit->process, 0, page);
+    if (status || !page->count)
+        return status;
+    return block_fault(inherit, "the control block", address, fault);
+}
+
 /* The greatest that any memory node has: it is published before segments are used again. */
 static int watermark_find(struct inherit *inherit)
 {
@@ -289,7 +313,6 @@ static int watermark_find(struct inherit *inherit)
     int status = page ? 0 : no_memory(inherit);
     inherit->watermark = 0;
     for (uint16_t n = 0; n < inherit->log->memory_nodes && !status; n++) {
-        uint8_t bytes[FORMAT_LOG_BLOCK];
         struct format_log_control control;
         status = pool_log_list(pool, n, inherit->process, UINT64_MAX, page);
         if (status == BANYAN_ENOTFOUND) {
@@ -297,15 +320,8 @@ static int watermark_find(struct inherit *inherit)
             continue;
         }
         if (!status)
-            status = log_bytes_read(inherit->session, page->control, bytes, sizeof bytes);
-        if (status)
-            break;
-        if (log_block_empty(bytes)) /* opened, and not begun */
-            continue;
-        const char *fault = log_control_judge(bytes, inherit->process, &control);
-        if (fault)
-            status = block_fault(inherit, "the control block", page->control, fault);
-        else if (control.watermark > inherit->watermark)
+            status = control_read(inherit, page, n, &control);
+        if (!status && control.watermark > inherit->watermark)
             inherit->watermark = control.watermark;
     }
     free(page);

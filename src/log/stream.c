@@ -5,6 +5,7 @@
  */
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/task.h"
@@ -16,6 +17,40 @@
 #define LOOK_LAST_NS  (500 * MICROSECOND)
 
 /* ---- the next segment; `switching` is this task's ---- */
+
+/* Whether the control block is not this process's of before, but a new one at the same place: behind the
+ * watermark, which a merger may have written since, nothing was. */
+static int control_blank(struct tree_session *session, gaddr control, bool *blank)
+{
+    uint8_t bytes[FORMAT_LOG_BLOCK];
+    int status = log_bytes_read(session, control, bytes, sizeof bytes);
+    memset(bytes + FORMAT_LOG_WATERMARK_OFFSET, 0, sizeof(uint64_t));
+    *blank = !status && log_block_empty(bytes);
+    return status;
+}
+
+static void list_lose(struct log_segment *segment)
+{
+    for (; segment; segment = segment->next)
+        segment->broken = segment->asked = true;
+}
+
+/* The process was fenced, no range named it any more, and its log was given back: the segments may be others'
+ * memory. Nothing is written there any more; they leave the lists as if they were given back. */
+static void segments_lose(struct log_stream *stream)
+{
+    spinlock_lock(&stream->lock);
+    struct log_segment **end = &stream->broken;
+    while (*end)
+        end = &(*end)->next;
+    *end = stream->spare;
+    stream->spare = NULL;
+    list_lose(stream->broken);
+    list_lose(stream->used);
+    if (stream->current)
+        stream->current->broken = stream->current->asked = true;
+    spinlock_unlock(&stream->lock);
+}
 
 static int stream_open(struct log_stream *stream, struct tree_session *session)
 {
@@ -34,8 +69,13 @@ static int stream_open(struct log_stream *stream, struct tree_session *session)
         return status;
     /* The watermark begins anew with each process, whose log it is. Of a block that was written before, the
      * merger alone writes the word: this one may be older than what it publishes just now. */
-    if (log.control != known) {
+    bool fresh = log.control != known;
+    if (!fresh)
+        status = control_blank(session, log.control, &fresh);
+    if (!status && fresh) {
         uint8_t bytes[FORMAT_LOG_BLOCK];
+        if (known != GADDR_NULL)
+            segments_lose(stream);
         format_log_control_encode(&control, bytes);
         struct fabric_command write = pool_write_command(log.control, bytes, sizeof bytes);
         status = pool_execute(tree_session_pool(session), stream->node, &write, 1);
@@ -145,12 +185,15 @@ static int stream_switch(struct log_stream *stream, struct tree_session *session
 
 /* ---- reserving ---- */
 
-enum room { ROOM, ROOM_SWITCH, ROOM_WAIT };
+enum room { ROOM, ROOM_OPEN, ROOM_SWITCH, ROOM_WAIT };
 
 /* Under the lock. */
-static enum room room_find(struct log_stream *stream, uint32_t bytes, bool beyond)
+static enum room room_find(struct log_stream *stream, uint64_t incarnation, uint32_t bytes, bool beyond)
 {
     const struct log_segment *current = stream->current;
+    /* A connection was lost: the log may have been given back since. */
+    if (current && stream->opened < incarnation)
+        return stream->switching ? ROOM_WAIT : ROOM_OPEN;
     if (current && !current->broken && current->size - current->tail >= bytes)
         return ROOM;
     if (stream->switching)
@@ -189,10 +232,11 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
     int status = 0;
     for (bool waited = false;; waited = true) {
         spinlock_lock(&stream->lock);
-        enum room room = room_find(stream, bytes, beyond || atomic_load_relaxed(&log->beyond)); /* a hint */
+        enum room room = room_find(stream, tree_session_pool(session)->incarnation, bytes,
+                                   beyond || atomic_load_relaxed(&log->beyond)); /* a hint */
         if (room == ROOM)
             place_take(stream, bytes, place);
-        stream->switching |= room == ROOM_SWITCH;
+        stream->switching |= room == ROOM_SWITCH || room == ROOM_OPEN;
         spinlock_unlock(&stream->lock);
         if (room == ROOM) {
             const uint64_t took = task_now() - began;
@@ -203,8 +247,8 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
             }
             return 0;
         }
-        if (room == ROOM_SWITCH) {
-            status = stream_switch(stream, session);
+        if (room == ROOM_SWITCH || room == ROOM_OPEN) {
+            status = room == ROOM_OPEN ? stream_open(stream, session) : stream_switch(stream, session);
             spinlock_lock(&stream->lock);
             stream->switching = false;
             spinlock_unlock(&stream->lock);
