@@ -72,10 +72,10 @@ static int stream_open(struct log_stream *stream, struct tree_session *session)
     bool fresh = log.control != known;
     if (!fresh)
         status = control_blank(session, log.control, &fresh);
+    if (!status && fresh && known != GADDR_NULL)
+        segments_lose(stream);
     if (!status && fresh) {
         uint8_t bytes[FORMAT_LOG_BLOCK];
-        if (known != GADDR_NULL)
-            segments_lose(stream);
         format_log_control_encode(&control, bytes);
         struct fabric_command write = pool_write_command(log.control, bytes, sizeof bytes);
         status = pool_execute(tree_session_pool(session), stream->node, &write, 1);
