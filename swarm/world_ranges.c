@@ -12,6 +12,7 @@
 #define ADOPT_LEASES    3u
 #define TIMEOUT_NS      UINT64_C(50000000)
 #define SETTLE_TICKS    60u
+#define MERGE_LOOKS     2000u
 #define JUDGE_NS        4000u
 #define JUDGE_KEYS      2u
 #define CHECK_TEXT_SIZE 300u
@@ -170,6 +171,21 @@ static bool changing(const struct world *world)
     return false;
 }
 
+/* Whether something is left to merge. */
+static bool merging(const struct world *world)
+{
+    for (unsigned i = 0; i < world->compute_count; i++) {
+        const struct world_keepers *keepers = world->computes[i].keepers;
+        struct log_stats stats;
+        if (!keepers || !keepers->log || !sim_compute_alive(world->sim, (int)i))
+            continue;
+        log_stats(keepers->log, &stats);
+        if (stats.unmerged)
+            return true;
+    }
+    return false;
+}
+
 void world_ranges_settle(struct world_task *task)
 {
     struct world *world = task->world;
@@ -178,6 +194,9 @@ void world_ranges_settle(struct world_task *task)
     while (changing(world) && !driver_stopped(&task->driver))
         task_sleep(read_lease(world));
     task_sleep(SETTLE_TICKS * TICK_LEASES * read_lease(world));
+    /* A merging that is under way has blocks that no leaf names yet. */
+    for (unsigned i = 0; i < MERGE_LOOKS && merging(world) && !driver_stopped(&task->driver); i++)
+        task_sleep(read_lease(world));
 }
 
 static void problem(void *context, const char *text)
