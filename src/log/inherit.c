@@ -313,7 +313,7 @@ static int watermark_find(struct inherit *inherit)
     int status = page ? 0 : no_memory(inherit);
     inherit->watermark = 0;
     for (uint16_t n = 0; n < inherit->log->memory_nodes && !status; n++) {
-        struct format_log_control control;
+        struct format_log_control control = {0};
         status = pool_log_list(pool, n, inherit->process, UINT64_MAX, page);
         if (status == BANYAN_ENOTFOUND) {
             status = 0;
