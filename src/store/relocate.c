@@ -120,7 +120,7 @@ static int runs_lay_out(struct move *move, struct store_layout *layout, uint32_t
     uint64_t at = 0;
     int status = 0;
     while (!status && run_next(move, &run)) {
-        uint8_t *room = session->value.bytes + at;
+        uint8_t *room = session->value.bytes ? session->value.bytes + at : NULL; /* NULL: nothing moves */
         uint32_t count = run.end - run.first;
         layout->to_come = move->header.pieces - run.end;
         if (!run.moves || run.first >= end) {

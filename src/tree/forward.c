@@ -39,7 +39,7 @@ int tree_forward_exchange(struct tree_session *session, struct tree *tree, struc
     if (!compute->forward.exchange)
         return TREE_WAIT;
     int status = compute->forward.exchange(compute->forward_context, session, tree, owner, exchange);
-    session->replaced = exchange->replaced;
+    session->replaced = !status && exchange->replaced;
     return forwarded(session, owner, status);
 }
 
