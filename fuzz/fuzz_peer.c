@@ -168,7 +168,7 @@ static void try_entry(const uint8_t *bytes, size_t length)
 /* Entries that are good each by itself. */
 static void try_map(struct fuzz_input *input)
 {
-    struct owner_heap heap = {0};
+    struct heap heap = {0};
     struct owner_map map = {.heap = &heap};
     while (input->length) {
         struct format_range range = {.number = (uint16_t)fuzz_below(input, 3)};

@@ -122,7 +122,8 @@ static int entry_keep(void *context, const struct format_log_entry *entry)
         return 0;
     if (inherit->count == inherit->capacity) {
         uint32_t capacity = inherit->capacity ? 2 * inherit->capacity : 1024;
-        struct found *entries = realloc(inherit->entries, capacity * sizeof *entries);
+        struct found *entries =
+            heap_resize(&inherit->log->heap, inherit->entries, capacity * sizeof *entries);
         if (!entries)
             return no_memory(inherit);
         inherit->entries = entries;
@@ -131,7 +132,7 @@ static int entry_keep(void *context, const struct format_log_entry *entry)
     uint32_t bytes = entry->key.length + entry->value_length;
     if (inherit->room - inherit->used < bytes) {
         uint32_t room = inherit->room ? 2 * inherit->room : 64u << 10;
-        uint8_t *grown = realloc(inherit->bytes, room);
+        uint8_t *grown = heap_resize(&inherit->log->heap, inherit->bytes, room);
         if (!grown)
             return no_memory(inherit);
         inherit->bytes = grown;
@@ -233,7 +234,8 @@ static int listed_compare(const void *a, const void *b)
 
 static int segments_scan(struct inherit *inherit, struct listed *segments, uint32_t count)
 {
-    qsort(segments, count, sizeof *segments, listed_compare); /* the latest first */
+    if (count)
+        qsort(segments, count, sizeof *segments, listed_compare); /* the latest first */
     for (uint32_t i = 0; i < count; i++) {
         uint32_t before;
         if (!segments[i].header.size)
@@ -252,7 +254,7 @@ static int segments_scan(struct inherit *inherit, struct listed *segments, uint3
 static int stream_list(struct inherit *inherit, struct listed **segments, uint32_t *count)
 {
     struct pool_session *pool = tree_session_pool(inherit->session);
-    struct memory_log_segments *page = malloc(sizeof *page);
+    struct memory_log_segments *page = heap_allocate(&inherit->log->heap, sizeof *page);
     uint32_t capacity = 0;
     int status = page ? 0 : no_memory(inherit);
     *segments = NULL;
@@ -261,7 +263,8 @@ static int stream_list(struct inherit *inherit, struct listed **segments, uint32
         status = pool_log_list(pool, inherit->node, inherit->process, after, page);
         if (status || !page->count)
             break;
-        struct listed *grown = realloc(*segments, (capacity + page->count) * sizeof **segments);
+        struct listed *grown =
+            heap_resize(&inherit->log->heap, *segments, (capacity + page->count) * sizeof **segments);
         if (!grown) {
             status = no_memory(inherit);
             break;
@@ -277,7 +280,7 @@ static int stream_list(struct inherit *inherit, struct listed **segments, uint32
         if (page->count < MEMORY_LOG_PAGE)
             break;
     }
-    free(page);
+    heap_free(&inherit->log->heap, page);
     return status == BANYAN_ENOTFOUND ? 0 : status;
 }
 
@@ -309,7 +312,7 @@ static int control_read(struct inherit *inherit, struct memory_log_segments *pag
 static int watermark_find(struct inherit *inherit)
 {
     struct pool_session *pool = tree_session_pool(inherit->session);
-    struct memory_log_segments *page = malloc(sizeof *page);
+    struct memory_log_segments *page = heap_allocate(&inherit->log->heap, sizeof *page);
     int status = page ? 0 : no_memory(inherit);
     inherit->watermark = 0;
     for (uint16_t n = 0; n < inherit->log->memory_nodes && !status; n++) {
@@ -324,7 +327,7 @@ static int watermark_find(struct inherit *inherit)
         if (!status && control.watermark > inherit->watermark)
             inherit->watermark = control.watermark;
     }
-    free(page);
+    heap_free(&inherit->log->heap, page);
     return status;
 }
 
@@ -338,7 +341,7 @@ static int process_read(struct inherit *inherit)
         status = stream_list(inherit, &segments, &count);
         if (!status)
             status = segments_scan(inherit, segments, count);
-        free(segments);
+        heap_free(&inherit->log->heap, segments);
     }
     return status;
 }
@@ -370,9 +373,9 @@ static int sorted_compare(const void *a, const void *b)
 }
 
 /* The latest entry of each key; *count of them. NULL: no memory. */
-static struct sorted *latest(const struct inherit *inherit, uint32_t *count)
+static struct sorted *latest(struct inherit *inherit, uint32_t *count)
 {
-    struct sorted *sorted = malloc((inherit->count + 1) * sizeof *sorted);
+    struct sorted *sorted = heap_allocate(&inherit->log->heap, (inherit->count + 1) * sizeof *sorted);
     *count = 0;
     if (!sorted)
         return NULL;
@@ -478,12 +481,12 @@ static int again_some(struct inherit *inherit, struct again *again, const struct
 static int log_again(struct inherit *inherit, const struct sorted *sorted, uint64_t *sequences,
                      uint32_t count, uint64_t epoch)
 {
-    struct again *again = calloc(1, sizeof *again);
+    struct again *again = heap_allocate_zeros(&inherit->log->heap, 1, sizeof *again);
     int status = again ? 0 : no_memory(inherit);
     for (uint16_t node = 0; node < inherit->log->memory_nodes && !status; node++)
         for (uint32_t next = 0; next < count && !status;)
             status = again_some(inherit, again, sorted, sequences, count, epoch, node, &next);
-    free(again);
+    heap_free(&inherit->log->heap, again);
     return status;
 }
 
@@ -547,10 +550,10 @@ static int inherit_run(struct inherit *inherit, uint64_t epoch)
         return status ? status : take_in(inherit, NULL, NULL, 0, epoch);
     uint32_t count;
     struct sorted *sorted = latest(inherit, &count);
-    uint64_t *sequences = calloc(count + 1, sizeof *sequences);
+    uint64_t *sequences = heap_allocate_zeros(&inherit->log->heap, count + 1, sizeof *sequences);
     status = sorted && sequences ? again(inherit, sorted, sequences, count, epoch) : no_memory(inherit);
-    free(sorted);
-    free(sequences);
+    heap_free(&inherit->log->heap, sorted);
+    heap_free(&inherit->log->heap, sequences);
     return status;
 }
 
@@ -566,12 +569,12 @@ int log_inherit(struct log *log, struct tree_session *session, struct tree *tree
                               .upper = upper,
                               .heirs = heirs,
                               .heir_count = count,
-                              .segment = malloc(FORMAT_LOG_SEGMENT_MAX)};
+                              .segment = heap_allocate(&log->heap, FORMAT_LOG_SEGMENT_MAX)};
     pool_session_begin(tree_session_pool(session));
     int status = inherit.segment ? inherit_run(&inherit, epoch) : no_memory(&inherit);
-    free(inherit.segment);
-    free(inherit.entries);
-    free(inherit.bytes);
+    heap_free(&log->heap, inherit.segment);
+    heap_free(&log->heap, inherit.entries);
+    heap_free(&log->heap, inherit.bytes);
     const uint64_t took = task_now() - began;
     log_count(&log->stats.inherit_ns, took);
     log_longest(&log->stats.inherit_longest_ns, took);

@@ -81,8 +81,6 @@ void log_destroy(struct log *log)
     if (!log)
         return;
     log_lane_destroy(log);
-    for (uint16_t n = 0; n < log->memory_nodes; n++)
-        log_stream_destroy(&log->streams[n]);
     while (log->indexes) {
         struct log_index *index = log->indexes;
         log->indexes = index->next;
@@ -93,6 +91,7 @@ void log_destroy(struct log *log)
         log->kept = kept->next;
         free(kept);
     }
+    heap_clear(&log->heap);
     free(log->streams);
     free(log);
 }

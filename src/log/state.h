@@ -8,6 +8,7 @@
 #ifndef LOG_STATE_H
 #define LOG_STATE_H
 
+#include "base/heap.h"
 #include "base/random.h"
 #include "format/log.h"
 #include "log/log.h"
@@ -73,7 +74,6 @@ void log_stream_free_up_to(struct log_stream *stream, uint64_t watermark);
 /* Broken ones go back to the memory node. */
 int log_stream_give_broken(struct log_stream *stream, struct tree_session *session);
 int log_stream_close(struct log_stream *stream, struct tree_session *session);
-void log_stream_destroy(struct log_stream *stream);
 
 /* ---- reading logs (inherit.c) ---- */
 
@@ -153,6 +153,7 @@ struct log {
     struct fabric *fabric;
     struct log_options options;
     uint16_t memory_nodes;
+    struct heap heap;           /* what tasks allocate for a while, and segments */
     struct log_stream *streams; /* [memory_nodes]; owned */
     struct log_lane lane;
     uint64_t sequence; /* atomic; the last that was drawn */

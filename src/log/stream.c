@@ -94,13 +94,13 @@ static int segment_take(struct log_stream *stream, struct tree_session *session,
     int status = stream_open(stream, session);
     if (status)
         return status;
-    struct log_segment *fresh = calloc(1, sizeof *fresh);
+    struct log_segment *fresh = heap_allocate_zeros(&stream->log->heap, 1, sizeof *fresh);
     if (!fresh)
         return pool_fail_memory(tree_session_pool(session));
     status = pool_log_take(tree_session_pool(session), stream->node, stream->log->options.segment_bytes,
                            &fresh->pool);
     if (status) {
-        free(fresh);
+        heap_free(&stream->log->heap, fresh);
         return status;
     }
     spinlock_lock(&stream->lock);
@@ -343,7 +343,7 @@ static int segment_give(struct log_stream *stream, struct tree_session *session,
     stream->segments--;
     stream->segment_bytes -= segment->pool.bytes;
     spinlock_unlock(&stream->lock);
-    free(segment);
+    heap_free(&stream->log->heap, segment);
     return 0;
 }
 
@@ -397,21 +397,4 @@ int log_stream_close(struct log_stream *stream, struct tree_session *session)
     stream->control = GADDR_NULL;
     spinlock_unlock(&stream->lock);
     return status;
-}
-
-static void list_free(struct log_segment *segment)
-{
-    while (segment) {
-        struct log_segment *next = segment->next;
-        free(segment);
-        segment = next;
-    }
-}
-
-void log_stream_destroy(struct log_stream *stream)
-{
-    free(stream->current);
-    list_free(stream->used);
-    list_free(stream->spare);
-    list_free(stream->broken);
 }

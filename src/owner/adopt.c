@@ -42,7 +42,7 @@ static int report(struct owner *owner, struct tree_session *session, uint64_t ve
 static int install_rows(struct owner *owner, struct tree_session *session, struct owner_index *index,
                         const struct format_range *ranges, uint32_t count, bool again)
 {
-    struct tree_rights_row *rows = owner_allocate_zeros(&owner->heap, count ? count : 1, sizeof *rows);
+    struct tree_rights_row *rows = heap_allocate_zeros(&owner->heap, count ? count : 1, sizeof *rows);
     if (!rows)
         return pool_fail_memory(tree_session_pool(session));
     for (uint32_t i = 0; i < count; i++) {
@@ -57,7 +57,7 @@ static int install_rows(struct owner *owner, struct tree_session *session, struc
         rows[0].right = TREE_SHARED;
     int status = (again ? tree_rights_ready : tree_rights_adopt)(
         session, index->tree, owner->copy.version, owner->copy.incarnation, rows, count ? count : 1);
-    owner_free(&owner->heap, rows);
+    heap_free(&owner->heap, rows);
     return status;
 }
 

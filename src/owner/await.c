@@ -111,7 +111,7 @@ static int add(struct losers *losers, struct fabric_process process)
             return 0;
     if (losers->count == losers->capacity) {
         uint32_t capacity = losers->capacity ? losers->capacity * 2 : 16;
-        struct loser *all = owner_resize(&losers->transfer->owner->heap, losers->all, capacity * sizeof *all);
+        struct loser *all = heap_resize(&losers->transfer->owner->heap, losers->all, capacity * sizeof *all);
         if (!all)
             return pool_fail_memory(tree_session_pool(losers->transfer->session));
         losers->all = all;
@@ -187,7 +187,7 @@ static int look(struct losers *losers, bool *done)
             status = look_at(losers, loser, &members, owner_among(processes, there, loser->process));
         *done = *done && loser->done;
     }
-    owner_free(&losers->transfer->owner->heap, processes);
+    heap_free(&losers->transfer->owner->heap, processes);
     owner_members_free(&members);
     return status;
 }
@@ -247,6 +247,6 @@ int owner_transfer_await(struct owner_transfer *transfer, const struct format_ra
     }
     for (uint32_t i = 0; i < count && adopted && !status; i++)
         adopted[i] = has_adopted(&losers, ranges[i].owner);
-    owner_free(&transfer->owner->heap, losers.all);
+    heap_free(&transfer->owner->heap, losers.all);
     return status;
 }

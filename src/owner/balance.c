@@ -62,7 +62,7 @@ static int draw(struct balance *balance)
     uint32_t wanted = SAMPLES_EACH * balance->owner->options.ranges;
     if (wanted > SAMPLES_MAX)
         wanted = SAMPLES_MAX;
-    balance->samples = owner_allocate(&balance->owner->heap, wanted * sizeof *balance->samples);
+    balance->samples = heap_allocate(&balance->owner->heap, wanted * sizeof *balance->samples);
     if (!balance->samples)
         return pool_fail_memory(tree_session_pool(balance->session));
     while (!enough(balance, wanted, began)) {
@@ -105,7 +105,7 @@ struct weighed {
 static int weigh(struct balance *balance, struct weighed *weighed)
 {
     weighed->ranges = owner_map_of(&balance->transfer.map, balance->index->number, &weighed->count);
-    weighed->first = owner_allocate(&balance->owner->heap, (weighed->count + 1) * sizeof *weighed->first);
+    weighed->first = heap_allocate(&balance->owner->heap, (weighed->count + 1) * sizeof *weighed->first);
     if (!weighed->first)
         return pool_fail_memory(tree_session_pool(balance->session));
     for (uint32_t i = 0; i < weighed->count; i++)
@@ -162,14 +162,14 @@ static void cut(const struct balance *balance, uint32_t from, uint32_t to, uint3
 /* An index that was never divided: into this process's ranges. */
 static int divide(struct balance *balance)
 {
-    struct owner_bound *bounds = owner_allocate(&balance->owner->heap, SPLITS_MAX * sizeof *bounds);
+    struct owner_bound *bounds = heap_allocate(&balance->owner->heap, SPLITS_MAX * sizeof *bounds);
     uint32_t count = 0, piece = balance->sample_count / balance->owner->options.ranges;
     if (!bounds)
         return pool_fail_memory(tree_session_pool(balance->session));
     if (piece)
         cut(balance, 0, balance->sample_count, piece, bounds, &count);
     int status = count ? owner_transfer_split(&balance->transfer, balance->index, bounds, count) : 0;
-    owner_free(&balance->owner->heap, bounds);
+    heap_free(&balance->owner->heap, bounds);
     return status;
 }
 
@@ -178,10 +178,10 @@ static int split_large(struct balance *balance)
 {
     struct weighed weighed;
     uint32_t count = 0;
-    struct owner_bound *bounds = owner_allocate(&balance->owner->heap, SPLITS_MAX * sizeof *bounds);
+    struct owner_bound *bounds = heap_allocate(&balance->owner->heap, SPLITS_MAX * sizeof *bounds);
     int status = bounds ? weigh(balance, &weighed) : pool_fail_memory(tree_session_pool(balance->session));
     if (status) {
-        owner_free(&balance->owner->heap, bounds);
+        heap_free(&balance->owner->heap, bounds);
         return status;
     }
     const uint64_t fair = fair_share(balance, &weighed), usual = fair / balance->owner->options.ranges;
@@ -190,9 +190,9 @@ static int split_large(struct balance *balance)
             weight_of(&weighed, weighed.ranges[i].owner) > fair && usual >= 16 &&
             weight(&weighed, i) >= 2 * usual)
             cut(balance, weighed.first[i], weighed.first[i + 1], (uint32_t)(usual / 16), bounds, &count);
-    owner_free(&balance->owner->heap, weighed.first);
+    heap_free(&balance->owner->heap, weighed.first);
     status = count ? owner_transfer_split(&balance->transfer, balance->index, bounds, count) : 0;
-    owner_free(&balance->owner->heap, bounds);
+    heap_free(&balance->owner->heap, bounds);
     return status;
 }
 
@@ -241,8 +241,8 @@ static int take_from_others(struct balance *balance)
     const uint64_t fair = fair_share(balance, &weighed);
     uint64_t mine = weight_of(&weighed, balance->owner->self), most;
     uint32_t count = 0;
-    bool *taken = owner_allocate_zeros(&balance->owner->heap, weighed.count + 1, sizeof *taken);
-    struct format_range *moves = owner_allocate(&balance->owner->heap, (weighed.count + 1) * sizeof *moves);
+    bool *taken = heap_allocate_zeros(&balance->owner->heap, weighed.count + 1, sizeof *taken);
+    struct format_range *moves = heap_allocate(&balance->owner->heap, (weighed.count + 1) * sizeof *moves);
     if (!taken || !moves)
         status = pool_fail_memory(tree_session_pool(balance->session));
     while (!status && mine < fair) {
@@ -260,9 +260,9 @@ static int take_from_others(struct balance *balance)
     }
     if (!status)
         status = owner_transfer_move(&balance->transfer, moves, count);
-    owner_free(&balance->owner->heap, moves);
-    owner_free(&balance->owner->heap, taken);
-    owner_free(&balance->owner->heap, weighed.first);
+    heap_free(&balance->owner->heap, moves);
+    heap_free(&balance->owner->heap, taken);
+    heap_free(&balance->owner->heap, weighed.first);
     return status;
 }
 
@@ -297,7 +297,7 @@ static int take_unclaimed(struct balance *balance, bool whole)
         return status;
     const struct format_range all = {.number = balance->index->number, .state = FORMAT_RANGE_SETTLED};
     ranges = owner_map_of(&balance->transfer.map, balance->index->number, &count);
-    struct format_range *moves = owner_allocate(&balance->owner->heap, (count + 1) * sizeof *moves);
+    struct format_range *moves = heap_allocate(&balance->owner->heap, (count + 1) * sizeof *moves);
     if (!moves)
         return pool_fail_memory(tree_session_pool(balance->session));
     for (uint32_t i = 0; i < count; i++)
@@ -308,7 +308,7 @@ static int take_unclaimed(struct balance *balance, bool whole)
     for (uint32_t i = 0; i < kept; i++)
         moves[i].next = balance->owner->self;
     status = owner_transfer_move(&balance->transfer, moves, kept);
-    owner_free(&balance->owner->heap, moves);
+    heap_free(&balance->owner->heap, moves);
     return status;
 }
 
@@ -323,7 +323,7 @@ static bool has_enough(struct balance *balance)
     if (!owner_map_problem(&owner->copy, balance->index->number) && !weigh(balance, &weighed)) {
         enough = !some_unclaimed(weighed.ranges, weighed.count, &all) &&
                  2 * weight_of(&weighed, owner->self) >= fair_share(balance, &weighed);
-        owner_free(&balance->owner->heap, weighed.first);
+        heap_free(&balance->owner->heap, weighed.first);
     }
     balance->transfer.map = (struct owner_map){0};
     owner_turn_give(&owner->adopting);
@@ -372,8 +372,8 @@ static int balance_index(struct owner *owner, struct tree_session *session, stru
         status = owner_takers(owner, session, owner->self, false, &balance.others, &balance.other_count);
     if (!status && !(idle && has_enough(&balance)))
         status = change(&balance, !idle);
-    owner_free(&owner->heap, balance.samples);
-    owner_free(&owner->heap, balance.others);
+    heap_free(&owner->heap, balance.samples);
+    heap_free(&owner->heap, balance.others);
     /* another process changes the map: that is tried again later. An index that is gone has no ranges. */
     return (idle && status == BANYAN_EBUSY) || status == BANYAN_ENOTFOUND ? 0 : status;
 }

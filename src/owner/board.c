@@ -58,7 +58,7 @@ static int read_all(struct tree_session *session, struct memory_board_members *r
         *whole = !members->count || reply->total == total;
         total = reply->total;
         struct memory_board_member *more =
-            owner_resize(members->heap, members->members, (members->count + reply->count + 1) * sizeof *more);
+            heap_resize(members->heap, members->members, (members->count + reply->count + 1) * sizeof *more);
         if (!more)
             return pool_fail_memory(tree_session_pool(session));
         members->members = more;
@@ -70,19 +70,19 @@ static int read_all(struct tree_session *session, struct memory_board_members *r
 
 int owner_board_members(struct owner *owner, struct tree_session *session, struct owner_members *members)
 {
-    struct memory_board_members *reply = owner_allocate(&owner->heap, sizeof *reply);
+    struct memory_board_members *reply = heap_allocate(&owner->heap, sizeof *reply);
     bool whole = false;
     int status = reply ? 0 : pool_fail_memory(tree_session_pool(session));
     *members = (struct owner_members){.heap = &owner->heap};
     while (!status && !whole)
         status = read_all(session, reply, members, &whole);
-    owner_free(&owner->heap, reply);
+    heap_free(&owner->heap, reply);
     return status;
 }
 
 void owner_members_free(struct owner_members *members)
 {
-    owner_free(members->heap, members->members);
+    heap_free(members->heap, members->members);
     *members = (struct owner_members){.heap = members->heap};
 }
 
@@ -103,7 +103,7 @@ int owner_processes(struct owner *owner, struct tree_session *session, struct fa
     struct pool_session *pool = tree_session_pool(session);
     *processes = NULL;
     for (uint32_t capacity = PROCESSES_FIRST;; capacity = *count + PROCESSES_FIRST) {
-        struct fabric_process *room = owner_resize(&owner->heap, *processes, capacity * sizeof *room);
+        struct fabric_process *room = heap_resize(&owner->heap, *processes, capacity * sizeof *room);
         if (!room)
             return pool_fail_memory(pool);
         *processes = room;

@@ -6,7 +6,7 @@
 #define OWNER_BOARD_H
 
 #include "memory/request.h"
-#include "owner/heap.h"
+#include "base/heap.h"
 #include "owner/owner.h"
 
 /* `request` without instance. */
@@ -15,7 +15,7 @@ int owner_board_call(struct tree_session *session, struct memory_board_request *
 int owner_board_look(struct tree_session *session, struct memory_board_reply *reply);
 
 struct owner_members {
-    struct owner_heap *heap;
+    struct heap *heap;
     struct memory_board_member *members; /* owned */
     uint32_t count;
 };
@@ -26,7 +26,7 @@ const struct memory_board_member *owner_members_find(const struct owner_members 
                                                      struct fabric_process process);
 
 /* The processes that are connected to the home node, this one among them. *processes is the caller's to
- * owner_free.
+ * heap_free.
  */
 int owner_processes(struct owner *owner, struct tree_session *session, struct fabric_process **processes,
                     uint32_t *count);

@@ -31,7 +31,7 @@ static int look(struct owner *owner, struct tree_session *session, struct owner_
         status = owner_processes(owner, session, &processes, &count);
     if (!status)
         *gone = gone_first(members, processes, count);
-    owner_free(&owner->heap, processes);
+    heap_free(&owner->heap, processes);
     return status;
 }
 

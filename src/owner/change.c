@@ -90,7 +90,7 @@ int owner_members(struct owner *owner, struct tree_session *session,
         told.alive = owner_among(processes, count, told.process);
         visit(context, &told);
     }
-    owner_free(&owner->heap, processes);
+    heap_free(&owner->heap, processes);
     owner_members_free(&members);
     return status;
 }
@@ -282,8 +282,8 @@ static int choose(struct owner_transfer *transfer, const struct owner_selection 
     for (const struct owner_index *index = owner->indexes; index; index = index->next)
         indexes++;
     *choice =
-        (struct choice){.ranges = owner_allocate(&transfer->owner->heap, (transfer->map.count + indexes + 1) *
-                                                                             sizeof *choice->ranges)};
+        (struct choice){.ranges = heap_allocate(&transfer->owner->heap, (transfer->map.count + indexes + 1) *
+                                                                            sizeof *choice->ranges)};
     for (const struct owner_index *index = owner->indexes; index && choice->ranges; index = index->next)
         if ((!selection->tree || selection->tree == index->tree) &&
             !owner_map_problem(&transfer->map, index->number))
@@ -355,7 +355,7 @@ int owner_move(struct owner *owner, struct tree_session *session, const struct o
     }
     if (!status && moved)
         *moved = choice.count;
-    owner_free(&owner->heap, choice.ranges);
+    heap_free(&owner->heap, choice.ranges);
     return owner_transfer_end(&transfer, status);
 }
 
@@ -381,7 +381,7 @@ static int give(struct owner_transfer *transfer, const struct tree *only)
     uint32_t taker_count = 0, count = 0;
     bool inherit = false;
     struct format_range *ranges =
-        owner_allocate(&transfer->owner->heap, (transfer->map.count + 1) * sizeof *ranges);
+        heap_allocate(&transfer->owner->heap, (transfer->map.count + 1) * sizeof *ranges);
     if (!ranges)
         return pool_fail_memory(tree_session_pool(transfer->session));
     for (uint32_t i = 0; i < transfer->map.count; i++)
@@ -397,8 +397,8 @@ static int give(struct owner_transfer *transfer, const struct tree *only)
         owner_spread(ranges, count, takers, taker_count);
         status = owner_transfer_move(transfer, ranges, count);
     }
-    owner_free(&transfer->owner->heap, takers);
-    owner_free(&transfer->owner->heap, ranges);
+    heap_free(&transfer->owner->heap, takers);
+    heap_free(&transfer->owner->heap, ranges);
     return status;
 }
 
@@ -454,7 +454,7 @@ static int close_index(struct owner_transfer *transfer, uint16_t number)
 {
     uint32_t count, moves = 0;
     const struct format_range *ranges = owner_map_of(&transfer->map, number, &count);
-    struct format_range *moving = owner_allocate(&transfer->owner->heap, (count + 1) * sizeof *moving);
+    struct format_range *moving = heap_allocate(&transfer->owner->heap, (count + 1) * sizeof *moving);
     if (!moving)
         return pool_fail_memory(tree_session_pool(transfer->session));
     for (uint32_t i = 0; i < count; i++)
@@ -463,7 +463,7 @@ static int close_index(struct owner_transfer *transfer, uint16_t number)
             moving[moves++].next = (struct fabric_process){0};
         }
     int status = owner_transfer_move(transfer, moving, moves);
-    owner_free(&transfer->owner->heap, moving);
+    heap_free(&transfer->owner->heap, moving);
     if (!status)
         status = remove_entries(transfer, number, 1);
     struct format_range closed = {

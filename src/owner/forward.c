@@ -30,7 +30,7 @@ static int call_begin(struct call *call, struct owner *owner, struct tree_sessio
                       const struct tree *tree, struct fabric_process peer, size_t bytes)
 {
     *call = (struct call){.owner = owner, .session = session, .peer = peer};
-    call->request = owner_allocate(&owner->heap, bytes + OWNER_REPLY_BYTES);
+    call->request = heap_allocate(&owner->heap, bytes + OWNER_REPLY_BYTES);
     if (!call->request)
         return pool_fail_memory(tree_session_pool(session));
     call->reply = call->request + bytes;
@@ -41,7 +41,7 @@ static int call_begin(struct call *call, struct owner *owner, struct tree_sessio
 
 static void call_end(struct call *call)
 {
-    owner_free(&call->owner->heap, call->request);
+    heap_free(&call->owner->heap, call->request);
 }
 
 /* What the peer knows of the map: who waits will fetch it. */
@@ -285,7 +285,7 @@ static int forward_scan(void *context, struct tree_session *session, struct tree
     struct owner_part_reader part;
     struct format_key key, value;
     OWNER_COUNT(owner, forwarded_scans, 1);
-    call.request = owner_allocate(&owner->heap, OWNER_PART_REQUEST_BYTES + OWNER_PART_BYTES);
+    call.request = heap_allocate(&owner->heap, OWNER_PART_REQUEST_BYTES + OWNER_PART_BYTES);
     if (!call.request)
         return pool_fail_memory(tree_session_pool(session));
     call.reply = call.request + OWNER_PART_REQUEST_BYTES;

@@ -27,7 +27,7 @@ static int list_add(struct owner *owner, struct tree_session *session, struct ow
 {
     if (list->count == list->capacity) {
         uint32_t capacity = list->capacity ? 2 * list->capacity : 8;
-        struct owner_piece *all = owner_resize(&owner->heap, list->all, capacity * sizeof *all);
+        struct owner_piece *all = heap_resize(&owner->heap, list->all, capacity * sizeof *all);
         if (!all)
             return pool_fail_memory(tree_session_pool(session));
         list->all = all;
@@ -87,10 +87,10 @@ static bool overlap(const struct owner_piece *piece, const struct owner_piece *o
 void owner_heirs_destroy(struct owner *owner)
 {
     owner_refused_destroy(owner);
-    owner_free(&owner->heap, owner->inherited.all);
-    owner_free(&owner->heap, owner->flushed.all);
-    owner_free(&owner->heap, owner->lent.all);
-    owner_free(&owner->heap, owner->stranded.all);
+    heap_free(&owner->heap, owner->inherited.all);
+    heap_free(&owner->heap, owner->flushed.all);
+    heap_free(&owner->heap, owner->lent.all);
+    heap_free(&owner->heap, owner->stranded.all);
 }
 
 static bool list_has_epoch(const struct owner_pieces *list, uint64_t epoch)
@@ -519,7 +519,7 @@ static int take_off(struct owner_transfer *transfer)
 {
     struct owner *owner = transfer->owner;
     struct format_range *ranges =
-        owner_allocate_zeros(&owner->heap, 2 * (transfer->map.count + 1), sizeof *ranges);
+        heap_allocate_zeros(&owner->heap, 2 * (transfer->map.count + 1), sizeof *ranges);
     if (!ranges)
         return pool_fail_memory(tree_session_pool(transfer->session));
     const uint32_t count = choose(transfer, ranges);
@@ -536,7 +536,7 @@ static int take_off(struct owner_transfer *transfer)
         for (uint32_t k = 0; k < were[i].heir_count && !status; k++)
             if (!named_before(were, i, k))
                 status = release_dead(transfer, were[i].heirs[k].process);
-    owner_free(&owner->heap, ranges);
+    heap_free(&owner->heap, ranges);
     return status;
 }
 
@@ -590,7 +590,7 @@ static int look(struct owner *owner, struct tree_session *session, bool *some)
         *some =
             owner->copy.ranges[i].heir_count && owner_among(processes, count, owner->copy.ranges[i].owner);
     owner_turn_give(&owner->adopting);
-    owner_free(&owner->heap, processes);
+    heap_free(&owner->heap, processes);
     return status;
 }
 

@@ -81,7 +81,7 @@ static int inspect(struct keeping *keeping, bool *moving, struct fabric_process 
             *gone = range->owner;
     }
     owner_turn_give(&owner->adopting);
-    owner_free(&owner->heap, processes);
+    heap_free(&owner->heap, processes);
     if (!owner_nobody(*gone)) /* operations that asked it look for the range's next owner */
         fabric_peer_forget(owner->fabric, *gone);
     return status;
@@ -132,7 +132,7 @@ static int give_back(struct keeping *keeping)
     int status = owner_transfer_begin(&transfer, owner, keeping->session, false);
     if (status)
         return status == BANYAN_EBUSY ? 0 : status;
-    struct format_range *ranges = owner_allocate(&owner->heap, (transfer.map.count + 1) * sizeof *ranges);
+    struct format_range *ranges = heap_allocate(&owner->heap, (transfer.map.count + 1) * sizeof *ranges);
     if (!ranges)
         status = pool_fail_memory(tree_session_pool(keeping->session));
     if (!status)
@@ -141,8 +141,8 @@ static int give_back(struct keeping *keeping)
         count = choose_back(&transfer, taker_count ? takers[0] : (struct fabric_process){0}, ranges);
         status = owner_transfer_move(&transfer, ranges, count);
     }
-    owner_free(&owner->heap, takers);
-    owner_free(&owner->heap, ranges);
+    heap_free(&owner->heap, takers);
+    heap_free(&owner->heap, ranges);
     return owner_transfer_end(&transfer, status);
 }
 

@@ -13,8 +13,8 @@
 
 void owner_map_free(struct owner_map *map)
 {
-    owner_free(map->heap, map->ranges);
-    owner_free(map->heap, map->problems);
+    heap_free(map->heap, map->ranges);
+    heap_free(map->heap, map->problems);
     *map = (struct owner_map){.heap = map->heap};
 }
 
@@ -25,7 +25,7 @@ static int reserve(struct owner_map *map)
     if (map->count < map->capacity)
         return 0;
     uint32_t capacity = map->capacity ? map->capacity * 2 : 32;
-    struct format_range *ranges = owner_resize(map->heap, map->ranges, capacity * sizeof *ranges);
+    struct format_range *ranges = heap_resize(map->heap, map->ranges, capacity * sizeof *ranges);
     if (!ranges)
         return BANYAN_ENOMEM;
     map->ranges = ranges;
@@ -155,7 +155,7 @@ static int problem_add(struct owner_map *map, const struct format_range *range, 
         return 0; /* the first one tells enough */
     if (map->problem_count == map->problem_capacity) {
         uint32_t capacity = map->problem_capacity ? map->problem_capacity * 2 : 4;
-        struct owner_problem *problems = owner_resize(map->heap, map->problems, capacity * sizeof *problems);
+        struct owner_problem *problems = heap_resize(map->heap, map->problems, capacity * sizeof *problems);
         if (!problems)
             return BANYAN_ENOMEM;
         map->problems = problems;

@@ -11,7 +11,7 @@
 #define OWNER_MAP_H
 
 #include "format/range.h"
-#include "owner/heap.h"
+#include "base/heap.h"
 #include "tree/rights.h"
 
 struct owner;
@@ -23,7 +23,7 @@ struct owner_problem {
 };
 
 struct owner_map {
-    struct owner_heap *heap; /* set by who makes it; kept by owner_map_free */
+    struct heap *heap; /* set by who makes it; kept by owner_map_free */
     uint64_t version, incarnation;
     struct format_range *ranges; /* owned; in key order; those of indexes with problems too, as far as they
                                     can be read */

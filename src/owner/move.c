@@ -36,7 +36,7 @@ static int takers_get(struct takers *takers, struct owner_transfer *transfer)
 
 static void takers_free(struct takers *takers)
 {
-    owner_free(&takers->transfer->owner->heap, takers->there);
+    heap_free(&takers->transfer->owner->heap, takers->there);
     owner_members_free(&takers->members);
 }
 
@@ -154,7 +154,7 @@ static int redirect(const struct takers *takers, struct format_range *range, boo
 static int finish(struct owner_transfer *transfer, struct format_range *ranges, uint32_t count)
 {
     struct takers takers;
-    bool *adopted = owner_allocate_zeros(&transfer->owner->heap, count, sizeof *adopted);
+    bool *adopted = heap_allocate_zeros(&transfer->owner->heap, count, sizeof *adopted);
     if (!adopted)
         return pool_fail_memory(tree_session_pool(transfer->session));
     int status = owner_transfer_await(transfer, ranges, count, adopted);
@@ -164,7 +164,7 @@ static int finish(struct owner_transfer *transfer, struct format_range *ranges, 
             status = redirect(&takers, &ranges[i], adopted[i]);
         takers_free(&takers);
     }
-    owner_free(&transfer->owner->heap, adopted);
+    heap_free(&transfer->owner->heap, adopted);
     return status ? status : settle(transfer, ranges, count);
 }
 
@@ -198,7 +198,7 @@ int owner_transfer_finish(struct owner_transfer *transfer, bool *changed)
 {
     uint32_t count = 0;
     struct format_range *ranges =
-        owner_allocate(&transfer->owner->heap, (transfer->map.count + 1) * sizeof *ranges);
+        heap_allocate(&transfer->owner->heap, (transfer->map.count + 1) * sizeof *ranges);
     if (!ranges)
         return pool_fail_memory(tree_session_pool(transfer->session));
     for (uint32_t i = 0; i < transfer->map.count; i++)
@@ -214,6 +214,6 @@ int owner_transfer_finish(struct owner_transfer *transfer, bool *changed)
             OWNER_COUNT(transfer->owner, finished, 1);
         *changed = false;
     }
-    owner_free(&transfer->owner->heap, ranges);
+    heap_free(&transfer->owner->heap, ranges);
     return status;
 }

@@ -86,7 +86,7 @@ void owner_destroy(struct owner *owner)
     fabric_notice_listen(owner->fabric, NULL, NULL);
     tree_compute_set_forward(owner->compute, &nothing, NULL); /* no operation is under way any more */
     owner_heirs_destroy(owner);
-    owner_heap_clear(&owner->heap);
+    heap_clear(&owner->heap);
     tree_close(owner->map);
     free(owner);
 }
@@ -175,7 +175,7 @@ static int add(struct owner *owner, struct tree_session *session, struct tree *t
                          tree_name(tree));
     if (owner_index_numbered(owner, tree_number(tree)))
         return pool_fail(pool, BANYAN_EBUSY, "this process has the index '%s' open already", tree_name(tree));
-    struct owner_index *index = owner_allocate_zeros(&owner->heap, 1, sizeof *index);
+    struct owner_index *index = heap_allocate_zeros(&owner->heap, 1, sizeof *index);
     if (!index)
         return pool_fail_memory(pool);
     index->tree = tree;
@@ -184,7 +184,7 @@ static int add(struct owner *owner, struct tree_session *session, struct tree *t
     if (!status && index->broken)
         status = pool_fail(pool, BANYAN_ECORRUPT, "the index '%s': %s", tree_name(tree), index->trouble);
     if (status) {
-        owner_free(&owner->heap, index);
+        heap_free(&owner->heap, index);
         return status;
     }
     spinlock_lock(&owner->lock);
@@ -240,7 +240,7 @@ static int take_out(struct owner *owner, struct tree_session *session, struct ow
     spinlock_unlock(&owner->lock);
     owner_count_ranges(owner);
     owner_turn_give(&owner->adopting);
-    owner_free(&owner->heap, index);
+    heap_free(&owner->heap, index);
     return status;
 }
 

@@ -38,7 +38,7 @@ static bool reserve(struct owner *owner)
     if (owner->refused_count < owner->refused_capacity)
         return true;
     const uint32_t capacity = owner->refused_capacity ? 2 * owner->refused_capacity : ROOM;
-    struct owner_refused *grown = owner_allocate_zeros(&owner->heap, capacity, sizeof *grown);
+    struct owner_refused *grown = heap_allocate_zeros(&owner->heap, capacity, sizeof *grown);
     if (!grown)
         return false;
     spinlock_lock(&owner->lock);
@@ -48,7 +48,7 @@ static bool reserve(struct owner *owner)
     owner->refused = grown;
     owner->refused_capacity = capacity;
     spinlock_unlock(&owner->lock);
-    owner_free(&owner->heap, old);
+    heap_free(&owner->heap, old);
     return true;
 }
 
@@ -111,5 +111,5 @@ int owner_refused_tell(struct owner *owner, struct tree_session *session, const 
 
 void owner_refused_destroy(struct owner *owner)
 {
-    owner_free(&owner->heap, owner->refused);
+    heap_free(&owner->heap, owner->refused);
 }

@@ -150,7 +150,7 @@ int owner_service_answer(struct owner_service *service, const void *bytes, size_
 
 int owner_service_create(struct owner_service **service, struct owner *owner, struct tree_session *session)
 {
-    *service = owner_allocate_zeros(&owner->heap, 1, sizeof **service);
+    *service = heap_allocate_zeros(&owner->heap, 1, sizeof **service);
     if (!*service)
         return pool_fail_memory(tree_session_pool(session));
     (*service)->owner = owner;
@@ -162,7 +162,7 @@ void owner_service_destroy(struct owner_service *service)
 {
     if (!service)
         return;
-    owner_free(&service->owner->heap, service);
+    heap_free(&service->owner->heap, service);
 }
 
 int owner_serve(struct owner *owner, struct tree_session *session)

@@ -10,7 +10,7 @@
 #ifndef OWNER_STATE_H
 #define OWNER_STATE_H
 
-#include "owner/heap.h"
+#include "base/heap.h"
 #include "owner/map.h"
 #include "owner/owner.h"
 #include "owner/turn.h"
@@ -47,7 +47,7 @@ struct owner {
     struct fabric *fabric;
     struct owner_options options;
     struct fabric_process self;
-    struct owner_heap heap;      /* what tasks allocate for a while */
+    struct heap heap;            /* what tasks allocate for a while */
     struct tree *map;            /* owned; set under `adopting`, once */
     const struct owner_log *log; /* borrowed; set before owner_join; NULL: this process cannot inherit */
     void *log_context;

@@ -20,7 +20,7 @@ int owner_alive(struct owner *owner, struct tree_session *session, struct fabric
     uint32_t count;
     int status = owner_processes(owner, session, &processes, &count);
     *alive = status || owner_among(processes, count, process);
-    owner_free(&owner->heap, processes);
+    heap_free(&owner->heap, processes);
     return status;
 }
 
@@ -36,7 +36,7 @@ int owner_takers(struct owner *owner, struct tree_session *session, struct fabri
     if (!status)
         status = owner_processes(owner, session, &processes, &there);
     if (!status) {
-        *willing = owner_allocate(&owner->heap, (members.count + 1) * sizeof **willing);
+        *willing = heap_allocate(&owner->heap, (members.count + 1) * sizeof **willing);
         if (!*willing)
             status = pool_fail_memory(tree_session_pool(session));
     }
@@ -46,7 +46,7 @@ int owner_takers(struct owner *owner, struct tree_session *session, struct fabri
             owner_among(processes, there, process) && !fabric_process_equal(process, but))
             (*willing)[(*count)++] = process;
     }
-    owner_free(&owner->heap, processes);
+    heap_free(&owner->heap, processes);
     owner_members_free(&members);
     return status;
 }
@@ -78,7 +78,7 @@ static int spread_unmerged(struct owner_transfer *transfer, struct fabric_proces
     } else {
         *count = 0;
     }
-    owner_free(&owner->heap, takers);
+    heap_free(&owner->heap, takers);
     return status;
 }
 
@@ -111,7 +111,7 @@ static int spread(struct owner_transfer *transfer, struct fabric_process gone, s
     if (taken < unmerged)
         memmove(ranges, ranges + unmerged, merged * sizeof *ranges);
     *count = taken + merged;
-    owner_free(&owner->heap, takers);
+    heap_free(&owner->heap, takers);
     return status;
 }
 
@@ -123,7 +123,7 @@ static int take_over(struct owner_transfer *transfer, struct fabric_process gone
     int status = owner_alive(owner, transfer->session, gone, &alive);
     if (status || alive)
         return status;
-    struct format_range *ranges = owner_allocate(&owner->heap, (transfer->map.count + 1) * sizeof *ranges);
+    struct format_range *ranges = heap_allocate(&owner->heap, (transfer->map.count + 1) * sizeof *ranges);
     if (!ranges)
         return pool_fail_memory(tree_session_pool(transfer->session));
     for (uint32_t i = 0; i < transfer->map.count; i++)
@@ -138,7 +138,7 @@ static int take_over(struct owner_transfer *transfer, struct fabric_process gone
         if (!status)
             OWNER_COUNT(owner, takeovers, 1);
     }
-    owner_free(&owner->heap, ranges);
+    heap_free(&owner->heap, ranges);
     return status;
 }
 

@@ -27,8 +27,8 @@ struct put {
 static int write_some(struct owner_transfer *transfer, struct format_range *ranges, uint32_t count)
 {
     struct pool_session *pool = tree_session_pool(transfer->session);
-    struct put *puts = owner_allocate_zeros(&transfer->owner->heap, count, sizeof *puts);
-    struct tree_item *items = owner_allocate_zeros(&transfer->owner->heap, count, sizeof *items);
+    struct put *puts = heap_allocate_zeros(&transfer->owner->heap, count, sizeof *puts);
+    struct tree_item *items = heap_allocate_zeros(&transfer->owner->heap, count, sizeof *items);
     int status = puts && items ? 0 : pool_fail_memory(pool);
     for (uint32_t i = 0; i < count && !status; i++) {
         ranges[i].version = transfer->version + 1;
@@ -46,8 +46,8 @@ static int write_some(struct owner_transfer *transfer, struct format_range *rang
     for (uint32_t i = 0; i < count && !status; i++)
         if (owner_map_put(&transfer->map, &ranges[i]))
             status = pool_fail_memory(pool);
-    owner_free(&transfer->owner->heap, puts);
-    owner_free(&transfer->owner->heap, items);
+    heap_free(&transfer->owner->heap, puts);
+    heap_free(&transfer->owner->heap, items);
     return status;
 }
 
@@ -322,13 +322,13 @@ int owner_transfer_split(struct owner_transfer *transfer, struct owner_index *in
                          const struct owner_bound *bounds, uint32_t count)
 {
     uint32_t made = 0;
-    struct format_range *entries = owner_allocate(&transfer->owner->heap, (count + 1) * sizeof *entries);
+    struct format_range *entries = heap_allocate(&transfer->owner->heap, (count + 1) * sizeof *entries);
     if (!entries)
         return pool_fail_memory(tree_session_pool(transfer->session));
     int status = split_entries(transfer, index, bounds, count, entries, &made);
     if (!status && made)
         status = split(transfer, index, entries, made);
-    owner_free(&transfer->owner->heap, entries);
+    heap_free(&transfer->owner->heap, entries);
     return status;
 }
 

@@ -68,13 +68,14 @@ int tree_logged_merge_one(struct tree_session *session, struct tree *tree, const
 
 /* ---- many ---- */
 
-struct apply {
+struct tree_apply {
     struct unmerged_merge merges[TREE_LOG_APPLY_MAX];
     struct tree_item items[TREE_LOG_APPLY_MAX];
     uint8_t old[TREE_LOG_APPLY_MAX][FORMAT_VALUE_MAX];
 };
 
-static void apply_puts(struct tree_session *session, struct tree *tree, struct apply *apply, uint32_t count)
+static void apply_puts(struct tree_session *session, struct tree *tree, struct tree_apply *apply,
+                       uint32_t count)
 {
     uint32_t puts = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -108,7 +109,9 @@ int tree_log_apply(struct tree_session *session, struct tree *tree, struct forma
     *end = !table;
     if (!table)
         return 0;
-    struct apply *apply = calloc(1, sizeof *apply);
+    if (!session->apply) /* kept: a task may end in the middle of a call */
+        session->apply = calloc(1, sizeof *session->apply);
+    struct tree_apply *apply = session->apply;
     if (!apply)
         return pool_fail_memory(&session->pool);
     if (limit > TREE_LOG_APPLY_MAX)
@@ -130,7 +133,6 @@ int tree_log_apply(struct tree_session *session, struct tree *tree, struct forma
         unmerged_merged(table, session->pool.epoch, merge, !status);
     }
     session->through = session->draining = false;
-    free(apply);
     return first;
 }
 

@@ -29,6 +29,8 @@ struct owned_values {
     uint32_t shard_count, bucket_count; /* powers of two, shards at most buckets */
     struct owned_value **buckets;       /* atomic heads; changed under the lock of the shard */
     struct shard *shards;
+    struct spinlock lock;
+    struct owned_value *stranded;                       /* under the lock: taken out, and not freed yet */
     uint64_t count __attribute__((aligned(64))), bytes; /* of values; relaxed */
 };
 
@@ -58,6 +60,11 @@ void owned_values_destroy(struct owned_values *values)
 {
     if (!values)
         return;
+    while (values->stranded) {
+        struct owned_value *value = values->stranded;
+        values->stranded = value->stranded;
+        free(value);
+    }
     for (uint32_t i = 0; i < values->shard_count; i++) {
         struct shard *shard = &values->shards[i];
         for (uint32_t j = 0; j < shard->count; j++)
@@ -183,10 +190,15 @@ static void value_free(void *object, void *context)
     free(object);
 }
 
-static void retire(struct epoch_slot *slot, struct owned_value *value)
+/* A value that cannot be remembered for lack of memory is freed with the cache. */
+static void retire(struct owned_values *values, struct epoch_slot *slot, struct owned_value *value)
 {
-    /* False: memory is short. A value that cannot be remembered is never freed, which is safe. */
-    (void)epoch_retire(slot, value_free, value, NULL);
+    if (epoch_retire(slot, value_free, value, NULL))
+        return;
+    spinlock_lock(&values->lock);
+    value->stranded = values->stranded;
+    values->stranded = value;
+    spinlock_unlock(&values->lock);
 }
 
 bool owned_values_put(struct owned_values *values, const struct tree_reference *reference,
@@ -226,7 +238,7 @@ bool owned_values_drop(struct owned_values *values, struct epoch_slot *slot,
     }
     spinlock_unlock(&shard->lock);
     if (value)
-        retire(slot, value);
+        retire(values, slot, value);
     return value != NULL;
 }
 
@@ -242,7 +254,7 @@ void owned_values_drop_all(struct owned_values *values, struct epoch_slot *slot)
                 take_out(values, shard, value);
             spinlock_unlock(&shard->lock);
             if (value)
-                retire(slot, value);
+                retire(values, slot, value);
         } while (value);
     }
 }

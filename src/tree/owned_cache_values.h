@@ -18,7 +18,8 @@ struct epoch_slot;
 struct owned_values;
 
 struct owned_value {
-    struct owned_value *next; /* of its hash bucket */
+    struct owned_value *stranded; /* retire */
+    struct owned_value *next;     /* of its hash bucket */
     struct tree_reference reference;
     uint64_t note;   /* the caller's, of eight bytes */
     uint32_t length; /* of bytes */

@@ -95,6 +95,7 @@ void tree_session_destroy(struct tree_session *session)
     free(session->scratch);
     free(session->spare);
     free(session->wide);
+    free(session->apply);
     free(session->batch);
     free(session->list);
     free(session->order);

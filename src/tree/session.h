@@ -37,6 +37,7 @@
 #define TREE_ASTRAY_MAX 3u
 
 struct tree_access;
+struct tree_apply;
 struct tree_batch;
 struct tree_drop;
 struct tree_gather;
@@ -102,10 +103,10 @@ struct tree_session {
     uint64_t log_epoch;         /* ... under its epoch */
     struct format_key_copy met; /* lower bound of the last row that was MOVING: tree_session_met */
     uint64_t met_epoch;
-    bool through;                       /* but for this session's now: it merges */
+    bool through;  /* but for this session's now: it merges */
     bool draining; /* and may do so in rows that are on their way from this process ... */
     bool drains;   /* ... of which this is one */
-    bool replaced;                      /* of the last change: tree_session_replaced */
+    bool replaced; /* of the last change: tree_session_replaced */
     const struct fabric_command *ahead; /* tree_session_ahead */
     uint32_t ahead_count;
     bool ahead_done;
@@ -128,6 +129,7 @@ struct tree_session {
     uint8_t *wide; /* many leaves: scans and multi-gets */
     size_t wide_capacity;
     struct tree_batch *batch; /* of multi.c; owned */
+    struct tree_apply *apply; /* of apply.c; owned */
     struct fabric_command
         *list; /* FABRIC_COMMANDS_MAX: the list of a holder with others' operations; owned */
     struct tree_waiter waiter;

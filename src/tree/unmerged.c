@@ -37,6 +37,11 @@ void unmerged_destroy(struct unmerged *table)
             }
         free(shard->buckets);
     }
+    while (table->stranded) {
+        struct unmerged_node *node = table->stranded;
+        table->stranded = node->chain;
+        free(node);
+    }
     free(table);
 }
 
@@ -145,7 +150,12 @@ void unmerged_reap(struct unmerged *table, struct epoch_slot *slot, struct unmer
     shard->count--;
     atomic_add_relaxed(&table->entries, (uint64_t)-1); /* statistics */
     atomic_add_relaxed(&table->bytes, -(uint64_t)node_bytes(table, node->key_length, node->levels));
-    epoch_retire(slot, node_free, node, NULL); /* no memory: it is lost */
+    if (epoch_retire(slot, node_free, node, NULL))
+        return;
+    spinlock_lock(&table->order); /* no memory to remember it: it is freed with the table */
+    node->chain = table->stranded;
+    table->stranded = node;
+    spinlock_unlock(&table->order);
 }
 
 uint64_t unmerged_count(const struct unmerged *table)

@@ -67,6 +67,7 @@ struct unmerged {
     struct spinlock order;
     /* guarded by `order`: */
     struct random random;
+    struct unmerged_node *stranded; /* taken away, and not freed yet */
     struct unmerged_node *heads[UNMERGED_LEVELS];
     uint32_t levels;
 };
