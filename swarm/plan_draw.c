@@ -250,7 +250,6 @@ static void draw_ranges(struct swarm_plan *plan, uint64_t seed)
     }
     if (random_chance(&random, 0.5))
         set(plan, "clock-drift", 0.0045 * random_unit(&random)); /* to either side */
-    
 }
 
 void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed)
