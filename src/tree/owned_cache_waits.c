@@ -1,23 +1,14 @@
 /* owned_cache_waits.c - see owned_cache_waits.h. */
 #include "tree/owned_cache_waits.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "base/task.h"
-
-/* Written by both sides: as the waiters of local locks (lock.c). */
-enum wait_state {
-    WAIT_QUEUED,
-    WAIT_PARKED,  /* set by the waiter */
-    WAIT_GRANTED, /* set by the writer, which still touches the waiter's task */
-    WAIT_DONE,    /* set by the writer: it is through with the wait */
-};
+#include "base/wakeup.h"
 
 struct owned_wait {
     struct owned_wait *next; /* of its mark */
-    struct task *task;
-    uint32_t state;
+    struct wakeup wakeup;
     bool known;
     uint8_t *value;
     uint32_t length;
@@ -39,21 +30,6 @@ void owned_mark_begin(struct owned_waits *waits, struct owned_mark *mark, struct
     spinlock_unlock(&list->lock);
 }
 
-static void wake(struct owned_wait *wait)
-{
-    uint32_t queued = WAIT_QUEUED;
-    task_charge(TASK_WORK_HANDOVER, 1);
-    /* Release: with the value. If it fails the waiter has parked; it published nothing with that. */
-    if (__atomic_compare_exchange_n(&wait->state, &queued, (uint32_t)WAIT_DONE, false, __ATOMIC_RELEASE,
-                                    __ATOMIC_RELAXED))
-        return;
-    assert(queued == WAIT_PARKED);
-    struct task *task = wait->task;
-    atomic_store_release(&wait->state, WAIT_GRANTED); /* with the value */
-    task_unpark(task);
-    atomic_store_release(&wait->state, WAIT_DONE); /* behind the last look at the task */
-}
-
 void owned_mark_end(struct owned_waits *waits, struct owned_mark *mark, const struct format_key *value)
 {
     struct owned_wait_list *list = list_of(waits, mark->key);
@@ -70,7 +46,8 @@ void owned_mark_end(struct owned_waits *waits, struct owned_mark *mark, const st
         wait->length = value ? value->length : 0;
         if (wait->length)
             memcpy(wait->value, value->bytes, wait->length);
-        wake(wait);
+        task_charge(TASK_WORK_HANDOVER, 1);
+        wakeup_give(&wait->wakeup);
         wait = next;
     }
 }
@@ -92,17 +69,11 @@ static bool join(struct owned_waits *waits, struct format_key key, struct owned_
 
 bool owned_wait_for(struct owned_waits *waits, struct format_key key, uint8_t *value, uint32_t *length)
 {
-    struct owned_wait wait = {.task = task_self(), .state = WAIT_QUEUED, .value = value};
+    struct owned_wait wait = {.value = value};
+    wakeup_init(&wait.wakeup);
     if (!join(waits, key, &wait))
         return false;
-    uint32_t queued = WAIT_QUEUED;
-    /* Relaxed: says only that we park. If it fails the writer was faster, and the loop below acquires. */
-    __atomic_compare_exchange_n(&wait.state, &queued, (uint32_t)WAIT_PARKED, false, __ATOMIC_RELAXED,
-                                __ATOMIC_RELAXED);
-    while (atomic_load_acquire(&wait.state) == WAIT_PARKED)
-        task_park();
-    while (atomic_load_acquire(&wait.state) != WAIT_DONE)
-        atomic_pause(); /* the writer still touches our task */
+    wakeup_wait(&wait.wakeup);
     task_charge(TASK_WORK_LINE, 2);
     *length = wait.length;
     return wait.known;

@@ -14,8 +14,6 @@
 #include "base/atomic.h"
 #include "format/key.h"
 
-struct task;
-
 #define OWNED_WAIT_LISTS 64u
 
 struct owned_wait;
