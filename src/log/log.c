@@ -111,12 +111,6 @@ int log_attach(struct log *log, struct tree *tree, struct error *error)
     return 0;
 }
 
-/* Under the lock. */
-static bool index_idle(const struct log_index *index)
-{
-    return !index || !index->users;
-}
-
 void log_detach(struct log *log, struct tree_session *session, struct tree *tree)
 {
     for (;;) {
@@ -125,7 +119,7 @@ void log_detach(struct log *log, struct tree_session *session, struct tree *tree
         while (*at && (*at)->tree != tree)
             at = &(*at)->next;
         struct log_index *index = *at;
-        bool idle = index_idle(index);
+        const bool idle = !index || !index->users;
         if (index)
             index->leaving = true;
         if (index && idle)
@@ -151,7 +145,7 @@ static void log_seal(struct log *log)
 void log_strand(struct log *log, struct tree_session *session, struct tree *tree)
 {
     /* Of no index, so that no map releases it. */
-    if (!log_keep(log, NULL, UINT64_MAX, 0))
+    if (!log_keep(log, NULL, UINT64_MAX))
         log_seal(log);
     log_detach(log, session, tree);
 }
@@ -164,36 +158,37 @@ uint64_t log_draw(struct log *log, uint32_t count)
 
 /* ---- what is kept ---- */
 
-bool log_keep(struct log *log, struct tree *tree, uint64_t version, uint64_t floor)
+/* Notes it. `drawn`: it holds what was drawn already too, all that is not below the watermark. NULL: no
+ * memory.
+ */
+static struct log_kept *keep(struct log *log, const struct log_kept *what, bool drawn)
 {
-    struct log_kept *kept = calloc(1, sizeof *kept);
+    struct log_kept *kept = malloc(sizeof *kept);
     if (!kept)
-        return false;
-    *kept = (struct log_kept){.tree = tree, .version = version};
+        return NULL;
+    *kept = *what;
     spinlock_lock(&log->lock);
-    kept->floor = floor ? floor : log->published + 1;
+    /* Relaxed: what the task holds with this is drawn behind it. */
+    kept->floor = 1 + (drawn ? log->published : atomic_load_relaxed(&log->sequence));
     kept->next = log->kept;
     log->kept = kept;
     spinlock_unlock(&log->lock);
-    return true;
+    return kept;
+}
+
+bool log_keep(struct log *log, struct tree *tree, uint64_t version)
+{
+    return keep(log, &(struct log_kept){.tree = tree, .version = version}, true);
 }
 
 bool log_keep_inherited(struct log *log, struct tree *tree, struct format_key lower,
                         const struct format_key *upper, uint64_t epoch)
 {
-    struct log_kept *kept = calloc(1, sizeof *kept);
-    if (!kept)
-        return false;
-    *kept = (struct log_kept){.tree = tree, .version = KEPT_INHERITED, .epoch = epoch, .bounded = upper};
-    format_key_store(&kept->lower, lower);
+    struct log_kept range = {.tree = tree, .version = KEPT_INHERITED, .epoch = epoch, .bounded = upper};
+    format_key_store(&range.lower, lower);
     if (upper)
-        format_key_store(&kept->upper, *upper);
-    kept->floor = atomic_load_relaxed(&log->sequence) + 1; /* later ones are greater */
-    spinlock_lock(&log->lock);
-    kept->next = log->kept;
-    log->kept = kept;
-    spinlock_unlock(&log->lock);
-    return true;
+        format_key_store(&range.upper, *upper);
+    return keep(log, &range, false);
 }
 
 /* Takes the range out of what is kept; `spare`: for what is left above it, if something is left below it
@@ -253,16 +248,7 @@ void log_cleared(struct log *log, struct tree *tree, struct format_key lower, co
 
 struct log_kept *log_hold(struct log *log)
 {
-    struct log_kept *hold = calloc(1, sizeof *hold);
-    if (!hold)
-        return NULL;
-    spinlock_lock(&log->lock);
-    /* Relaxed: the task draws the sequences that it holds behind this. */
-    *hold = (struct log_kept){
-        .next = log->kept, .version = UINT64_MAX, .floor = atomic_load_relaxed(&log->sequence) + 1};
-    log->kept = hold;
-    spinlock_unlock(&log->lock);
-    return hold;
+    return keep(log, &(struct log_kept){.version = UINT64_MAX}, false);
 }
 
 void log_unhold(struct log *log, struct log_kept *hold)
@@ -276,8 +262,7 @@ void log_unhold(struct log *log, struct log_kept *hold)
     free(hold);
 }
 
-/* Takes away what was kept of the index up to this version. */
-static void keep_end(struct log *log, const struct tree *tree, uint64_t version)
+void log_released(struct log *log, struct tree *tree, uint64_t version)
 {
     spinlock_lock(&log->lock);
     for (struct log_kept **at = &log->kept; *at;) {
@@ -296,16 +281,11 @@ void log_disown(struct log *log, struct tree_session *session, struct tree *tree
                 const struct format_key *upper, uint64_t epoch)
 {
     struct unmerged *table = tree_log_table(tree);
-    if (table && !log_keep(log, tree, tree_rights_version(tree), 0))
+    if (table && !log_keep(log, tree, tree_rights_version(tree)))
         log_seal(log);
     log_cleared(log, tree, lower, upper, epoch); /* all of the log is kept instead, if it has anything */
     if (table)
         unmerged_drop(table, tree_session_pool(session)->epoch, lower, upper);
-}
-
-void log_released(struct log *log, struct tree *tree, uint64_t version)
-{
-    keep_end(log, tree, version);
 }
 
 void log_dropped(struct log *log, struct tree_session *session, struct tree *tree)
@@ -313,7 +293,7 @@ void log_dropped(struct log *log, struct tree_session *session, struct tree *tre
     struct unmerged *table = tree_log_table(tree);
     if (table)
         unmerged_drop(table, tree_session_pool(session)->epoch, (struct format_key){0}, NULL);
-    keep_end(log, tree, UINT64_MAX);
+    log_released(log, tree, UINT64_MAX);
 }
 
 void log_stop(struct log *log)

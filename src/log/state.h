@@ -173,8 +173,8 @@ struct log {
     struct log_stats stats; /* atomic, relaxed */
 };
 
-/* False: no memory. `floor` 0: all that is not below the watermark. */
-bool log_keep(struct log *log, struct tree *tree, uint64_t version, uint64_t floor);
+/* All that is not below the watermark. False: no memory. */
+bool log_keep(struct log *log, struct tree *tree, uint64_t version);
 /* Of a range that was inherited under this epoch, until log_cleared: what is drawn from now on. */
 bool log_keep_inherited(struct log *log, struct tree *tree, struct format_key lower,
                         const struct format_key *upper, uint64_t epoch);
