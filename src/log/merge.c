@@ -43,7 +43,7 @@ static int publish(struct log *log, struct tree_session *session, uint64_t water
         writes[count] = pool_write_command(control + FORMAT_LOG_WATERMARK_OFFSET, &word, sizeof word);
         lists[count] = (struct fabric_list){.node = n, .count = 1, .commands = &writes[count]};
         pointers[count] = &lists[count];
-        if (++count == 64 || n + 1 == log->memory_nodes) {
+        if (++count == 64) {
             int one = pool_lists_execute(pool, pointers, count);
             status = status ? status : one;
             count = 0;
@@ -77,18 +77,16 @@ static int watermark_move(struct log *log, struct tree_session *session, uint64_
     if (!watermark)
         return 0;
     int status = publish(log, session, watermark);
+    spinlock_lock(&log->lock);
+    if (!status)
+        atomic_store_relaxed(&log->certain, watermark); /* stream_open may have an older one */
+    else /* it may be there: it is true, but no segment is free until it is certain */
+        atomic_store_relaxed(&log->published, log->certain); /* as above */
+    spinlock_unlock(&log->lock);
     for (uint16_t n = 0; n < log->memory_nodes && !status; n++) {
         struct log_stream *stream = &log->streams[n];
-        spinlock_lock(&stream->lock);
-        stream->published = watermark;
-        spinlock_unlock(&stream->lock);
         log_stream_free_up_to(stream, watermark);
         (void)log_stream_give_broken(stream, session); /* the next cycle tries again */
-    }
-    if (status) { /* it may be there: it is true, but no segment is free until it is certain */
-        spinlock_lock(&log->lock);
-        atomic_store_relaxed(&log->published, log->streams[0].published); /* as above */
-        spinlock_unlock(&log->lock);
     }
     return status;
 }

@@ -54,10 +54,9 @@ struct log_stream {
     uint64_t segment_bytes;
     struct log_place *flights, **flights_last;
     uint64_t next_number;
-    bool switching;     /* a task makes the next segment */
-    uint64_t opened;    /* the incarnation in which the memory node was told; 0: never */
-    gaddr control;      /* with `opened`; GADDR_NULL: none was written yet */
-    uint64_t published; /* all memory nodes have it */
+    bool switching;  /* a task makes the next segment */
+    uint64_t opened; /* the incarnation in which the memory node was told; 0: never */
+    gaddr control;   /* with `opened`; GADDR_NULL: none was written yet */
 };
 
 /* Room for a frame; waits for a segment where there is none. `beyond`, and while log->beyond: also more
@@ -163,7 +162,8 @@ struct log {
     struct random random;
     struct log_index *indexes; /* owned */
     struct log_kept *kept;     /* owned */
-    uint64_t published;        /* also atomic */
+    uint64_t published;        /* also atomic; the watermark that some memory nodes may have */
+    uint64_t certain;          /* likewise; that all of them have */
     bool beyond; /* atomic: a merger logs again what is doubtful, which must not wait for the segments that it
                     keeps from being free */
     bool sealed; /* nothing more is published: what is kept could not be noted */

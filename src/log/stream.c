@@ -60,7 +60,8 @@ static int stream_open(struct log_stream *stream, struct tree_session *session)
     const uint64_t opened = stream->opened;
     const gaddr known = stream->control;
     const struct format_log_control control = {.owner = fabric_self(stream->log->fabric),
-                                               .watermark = stream->published};
+                                               /* Relaxed: an older one is true as well. */
+                                               .watermark = atomic_load_relaxed(&stream->log->certain)};
     spinlock_unlock(&stream->lock);
     if (opened == incarnation)
         return 0;
