@@ -234,7 +234,8 @@ static int entry_add(struct logging *logging, const struct format_key *value)
     if (!elsewhere) {
         uint32_t index = compute->log.add(compute->log_context, session, frame, &entry, logging->logged);
         unmerged_write(logging->table, logging->node, value, frame, index, &logging->logged->write);
-        unmerged_mark(logging->table, logging->node, entry.ahead_count, logging->leafed);
+        if (entry.ahead_count || logging->leafed) /* unmerged_write has said neither */
+            unmerged_mark(logging->table, logging->node, entry.ahead_count, logging->leafed);
         combined = logging->doubt ? 0 : combine(logging, frame, waits);
     }
     compute->log.close(compute->log_context, session);
