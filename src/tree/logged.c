@@ -71,9 +71,8 @@ struct unmerged *tree_log_table_make(struct tree *tree)
     return table;
 }
 
-bool tree_logs(const struct tree_session *session, const struct tree *tree)
+bool tree_logs(const struct tree_session *session)
 {
-    (void)tree;
     /* A process without a log owns such a row only until another takes it, and writes through. */
     return session->right == TREE_OWNED && session->logged && !session->through && session->compute->log.open;
 }
@@ -345,12 +344,8 @@ static int decide(struct logging *logging)
     }
     if (look.found != UNMERGED_NONE && !look.frame)
         session->cached = true; /* O2 */
-    if (value_shared(logging, &look)) {
-        if (look.frame) {
-            return pending_await(logging);
-        }
-        return shared_merge(logging);
-    }
+    if (value_shared(logging, &look))
+        return look.frame ? pending_await(logging) : shared_merge(logging);
     enum tree_verdict verdict = change->function(change->context, old, old_length, value, &length);
     if (verdict == TREE_PUT) {
         int status = tree_value_check(session, logging->tree, value, length);
@@ -407,10 +402,9 @@ int tree_logged_append(struct tree_session *session, struct tree *tree,
     return status;
 }
 
-int tree_logged_commit(struct tree_session *session, struct tree *tree, struct tree_logged *logged)
+int tree_logged_commit(struct tree_session *session, struct tree_logged *logged)
 {
     const struct tree_compute *compute = session->compute;
-    (void)tree;
     session->replaced = false;
     if (!logged->frame)
         return 0; /* nothing was changed, and what it was decided on is committed */

@@ -10,7 +10,7 @@
 
 /* Whether changes of the row that the session has announced (or chosen: tree_rights_switch) go into the log.
  */
-bool tree_logs(const struct tree_session *session, const struct tree *tree);
+bool tree_logs(const struct tree_session *session);
 
 /* The session merges, and what it merges of the key has left the table with the key's range. */
 bool tree_merge_void(const struct tree_session *session, struct tree *tree, struct format_key key);
@@ -34,7 +34,7 @@ struct tree_logged_change {
  * change is not blind and nothing of the key is known here. May wait for other changes of the key. */
 int tree_logged_append(struct tree_session *session, struct tree *tree,
                        const struct tree_logged_change *change, struct tree_logged *logged);
-int tree_logged_commit(struct tree_session *session, struct tree *tree, struct tree_logged *logged);
+int tree_logged_commit(struct tree_session *session, struct tree_logged *logged);
 
 /* lookup.c: as tree_lookup_try, of the leaf alone. */
 int tree_lookup_leaf(struct tree_session *session, struct tree *tree, struct format_key key, void *value,

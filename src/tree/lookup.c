@@ -275,7 +275,7 @@ static int point_unmerged(struct point *point)
 {
     struct tree_session *session = point->session;
     uint32_t length;
-    if (point->leaf_only || !tree_logs(session, point->tree))
+    if (point->leaf_only || !tree_logs(session))
         return TREE_RESTART;
     switch (tree_logged_find(session, point->tree, point->key, point->value, &length)) {
     case UNMERGED_VALUE:

@@ -753,7 +753,7 @@ static int change_log(struct change *change)
     struct tree_logged ticket;
     int status = tree_logged_append(session, change->tree, &logged, &ticket);
     if (!status)
-        status = tree_logged_commit(session, change->tree, &ticket);
+        status = tree_logged_commit(session, &ticket);
     return tree_again(session, &status) ? TREE_ANEW : status;
 }
 
@@ -778,7 +778,7 @@ static int change_ahead(struct change *change)
 /* In a range of this process, or a shared one. */
 static int change_own(struct change *change)
 {
-    if (!change->moving && tree_logs(change->session, change->tree))
+    if (!change->moving && tree_logs(change->session))
         return change_log(change);
     int status = change_ahead(change);
     if (tree_again(change->session, &status))

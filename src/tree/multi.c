@@ -852,7 +852,7 @@ static void put_logged(struct tree_batch *batch)
         struct batch_item *entry = &batch->items[i];
         if (!entry->logged || !entry->answered)
             continue;
-        entry->item->status = tree_logged_commit(session, batch->tree, &batch->logged[i]);
+        entry->item->status = tree_logged_commit(session, &batch->logged[i]);
         entry->item->ahead_done |= entry->item->ahead && !entry->item->status;
         entry->deferred = entry->item->status == BANYAN_EFENCED;
         if (!tree_session_replaced(session))
@@ -960,7 +960,7 @@ static void batch_enter(struct tree_batch *batch, bool put)
         struct batch_item *entry = &batch->items[i];
         enum tree_right right = tree_rights_switch(session, batch->tree, item_key(entry->item));
         entry->owned = right == TREE_OWNED;
-        entry->logged = tree_logs(session, batch->tree);
+        entry->logged = tree_logs(session);
         entry->capacity = entry->item->length;
         entry->others = right == TREE_OTHERS && (put || session->logged) && !session->through;
         entry->owner = entry->others ? session->owner : (struct fabric_process){0};

@@ -481,7 +481,7 @@ static int run_take(struct scan *scan)
     struct tree_session *session = scan->session;
     struct unmerged *table = tree_log_table(scan->tree);
     scan->run = NULL;
-    if (scan->neighbour || !table || !tree_logs(session, scan->tree))
+    if (scan->neighbour || !table || !tree_logs(session))
         return 0;
     const struct tree_row *row = session->row;
     const struct format_key position = format_key_of(&scan->position);
