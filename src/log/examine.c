@@ -156,7 +156,8 @@ static int segments_read(struct examine *examine, struct segment *segments, uint
         status = header_read(examine, &segments[i]);
     if (status)
         return status;
-    qsort(segments, count, sizeof *segments, segment_compare);
+    if (count)
+        qsort(segments, count, sizeof *segments, segment_compare);
     for (uint32_t i = 0; i < count && !status; i++) {
         const bool follows = i && segments[i - 1].header.size &&
                              segments[i].header.number + 1 == segments[i - 1].header.number;
@@ -188,57 +189,53 @@ static int control_read(struct examine *examine, gaddr address)
     return 0;
 }
 
-/* Lists the log there; with `segments` they are the caller's to free. */
-static int node_list(struct examine *examine, struct segment **segments, uint32_t *count, gaddr *control,
-                     bool *gone)
+struct stream {
+    struct pool_session *pool;
+    struct segment *segments; /* owned */
+    uint32_t count, capacity;
+};
+
+static int stream_add(void *context, const struct memory_log_segment *segment)
 {
-    struct memory_log_segments *page = malloc(sizeof *page);
-    int status = page ? 0 : pool_fail_memory(tree_session_pool(examine->session));
-    *segments = NULL;
-    *count = 0;
-    for (uint64_t after = 0; !status;) {
-        status =
-            pool_log_list(tree_session_pool(examine->session), examine->node, examine->process, after, page);
-        if (status)
-            break;
-        *gone = page->fenced;
-        *control = page->control;
-        struct segment *grown = realloc(*segments, (*count + page->count + 1) * sizeof *grown);
-        if (!grown) {
-            status = pool_fail_memory(tree_session_pool(examine->session));
-            break;
-        }
-        *segments = grown;
-        for (uint32_t i = 0; i < page->count; i++)
-            grown[(*count)++] = (struct segment){.pool = page->segments[i]};
-        if (page->count < MEMORY_LOG_PAGE)
-            break;
-        after = page->segments[page->count - 1].number;
+    struct stream *stream = context;
+    if (stream->count == stream->capacity) {
+        const uint32_t capacity = stream->capacity ? 2 * stream->capacity : 16;
+        struct segment *grown = realloc(stream->segments, capacity * sizeof *grown);
+        if (!grown)
+            return pool_fail_memory(stream->pool);
+        stream->segments = grown;
+        stream->capacity = capacity;
     }
-    free(page);
-    return status;
+    stream->segments[stream->count++] = (struct segment){.pool = *segment};
+    return 0;
+}
+
+static void node_count(struct log_examination *found, const struct memory_log_segments *page,
+                       const struct stream *stream)
+{
+    found->nodes++;
+    found->nodes_gone += page->fenced;
+    found->segments += stream->count;
+    for (uint32_t i = 0; i < stream->count; i++)
+        found->segment_bytes += stream->segments[i].pool.bytes;
 }
 
 /* With `read`: what lies there as well. */
 static int node_examine(struct examine *examine, bool read)
 {
-    struct segment *segments;
-    uint32_t count;
-    gaddr control = GADDR_NULL;
-    bool gone = false;
-    int status = node_list(examine, &segments, &count, &control, &gone);
-    if (!status && !read) {
-        examine->found->nodes++;
-        examine->found->nodes_gone += gone;
-        examine->found->segments += count;
-        for (uint32_t i = 0; i < count; i++)
-            examine->found->segment_bytes += segments[i].pool.bytes;
-    }
+    struct stream stream = {.pool = tree_session_pool(examine->session)};
+    struct memory_log_segments *page = malloc(sizeof *page);
+    int status =
+        page ? pool_log_list_all(stream.pool, examine->node, examine->process, page, stream_add, &stream)
+             : pool_fail_memory(stream.pool);
+    if (!status && !read)
+        node_count(examine->found, page, &stream);
     if (!status && read)
-        status = control_read(examine, control);
+        status = control_read(examine, page->control);
     if (!status && read)
-        status = segments_read(examine, segments, count);
-    free(segments);
+        status = segments_read(examine, stream.segments, stream.count);
+    free(page);
+    free(stream.segments);
     return status == BANYAN_ENOTFOUND ? 0 : status;
 }
 

@@ -250,36 +250,37 @@ static int segments_scan(struct inherit *inherit, struct listed *segments, uint3
     return 0;
 }
 
-/* All segments of the process on one memory node, and the watermark there. */
-static int stream_list(struct inherit *inherit, struct listed **segments, uint32_t *count)
+struct stream {
+    struct inherit *inherit;
+    struct listed *segments; /* owned */
+    uint32_t count, capacity;
+};
+
+static int stream_add(void *context, const struct memory_log_segment *segment)
 {
-    struct pool_session *pool = tree_session_pool(inherit->session);
-    struct memory_log_segments *page = heap_allocate(&inherit->log->heap, sizeof *page);
-    uint32_t capacity = 0;
-    int status = page ? 0 : no_memory(inherit);
-    *segments = NULL;
-    *count = 0;
-    for (uint64_t after = 0; !status;) {
-        status = pool_log_list(pool, inherit->node, inherit->process, after, page);
-        if (status || !page->count)
-            break;
-        struct listed *grown =
-            heap_resize(&inherit->log->heap, *segments, (capacity + page->count) * sizeof **segments);
-        if (!grown) {
-            status = no_memory(inherit);
-            break;
-        }
-        *segments = grown;
-        capacity += page->count;
-        for (uint32_t i = 0; i < page->count && !status; i++) {
-            struct listed *listed = &(*segments)[(*count)++];
-            *listed = (struct listed){.pool = page->segments[i]};
-            status = header_read(inherit, listed);
-        }
-        after = page->segments[page->count - 1].number;
-        if (page->count < MEMORY_LOG_PAGE)
-            break;
+    struct stream *stream = context;
+    struct inherit *inherit = stream->inherit;
+    if (stream->count == stream->capacity) {
+        const uint32_t capacity = stream->capacity ? 2 * stream->capacity : 16;
+        struct listed *grown = heap_resize(&inherit->log->heap, stream->segments, capacity * sizeof *grown);
+        if (!grown)
+            return no_memory(inherit);
+        stream->segments = grown;
+        stream->capacity = capacity;
     }
+    struct listed *listed = &stream->segments[stream->count++];
+    *listed = (struct listed){.pool = *segment};
+    return header_read(inherit, listed);
+}
+
+/* All segments of the process on one memory node; also after an error they are the caller's to free. */
+static int stream_list(struct inherit *inherit, struct stream *stream)
+{
+    struct memory_log_segments *page = heap_allocate(&inherit->log->heap, sizeof *page);
+    *stream = (struct stream){.inherit = inherit};
+    int status = page ? pool_log_list_all(tree_session_pool(inherit->session), inherit->node,
+                                          inherit->process, page, stream_add, stream)
+                      : no_memory(inherit);
     heap_free(&inherit->log->heap, page);
     return status == BANYAN_ENOTFOUND ? 0 : status;
 }
@@ -335,13 +336,12 @@ static int process_read(struct inherit *inherit)
 {
     int status = watermark_find(inherit);
     for (uint16_t n = 0; n < inherit->log->memory_nodes && !status; n++) {
-        struct listed *segments;
-        uint32_t count;
+        struct stream stream;
         inherit->node = n;
-        status = stream_list(inherit, &segments, &count);
+        status = stream_list(inherit, &stream);
         if (!status)
-            status = segments_scan(inherit, segments, count);
-        heap_free(&inherit->log->heap, segments);
+            status = segments_scan(inherit, stream.segments, stream.count);
+        heap_free(&inherit->log->heap, stream.segments);
     }
     return status;
 }

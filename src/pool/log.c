@@ -185,6 +185,20 @@ int pool_log_list(struct pool_session *session, uint16_t node, struct fabric_pro
     return explain(session, status, node);
 }
 
+int pool_log_list_all(struct pool_session *session, uint16_t node, struct fabric_process process,
+                      struct memory_log_segments *page,
+                      int (*visit)(void *context, const struct memory_log_segment *segment), void *context)
+{
+    uint64_t after = 0;
+    int status;
+    do {
+        status = pool_log_list(session, node, process, after, page);
+        for (uint32_t i = 0; !status && i < page->count; after = page->segments[i++].number)
+            status = visit(context, &page->segments[i]);
+    } while (!status && page->count == MEMORY_LOG_PAGE);
+    return status;
+}
+
 int pool_log_processes(struct pool_session *session, uint16_t node, uint64_t after,
                        struct memory_log_processes *page)
 {

@@ -39,6 +39,11 @@ int pool_log_give(struct pool_session *session, uint16_t node, const struct memo
  * MEMORY_LOG_PAGE of them; fewer: there are no more. BANYAN_ENOTFOUND: the process has no log there. */
 int pool_log_list(struct pool_session *session, uint16_t node, struct fabric_process process, uint64_t after,
                   struct memory_log_segments *page);
+/* All of them, page after page: each is told to `visit`, which returns 0, or an error that ends it. An RPC
+ * for each page. *page is room, and has afterwards what the last page said of the log. Errors as above. */
+int pool_log_list_all(struct pool_session *session, uint16_t node, struct fabric_process process,
+                      struct memory_log_segments *page,
+                      int (*visit)(void *context, const struct memory_log_segment *segment), void *context);
 /* The processes with a log there with serial numbers above `after`, likewise. */
 int pool_log_processes(struct pool_session *session, uint16_t node, uint64_t after,
                        struct memory_log_processes *page);

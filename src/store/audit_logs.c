@@ -25,31 +25,37 @@ static int log_find(struct audit *audit, struct fabric_process process, struct a
     return 0;
 }
 
-static int reach_segments(struct audit *audit, uint16_t node, struct audit_log *log,
-                          struct memory_log_segments *page)
+struct reach {
+    struct audit *audit;
+    struct audit_log *log;
+};
+
+static int reach_segment(void *context, const struct memory_log_segment *segment)
 {
-    uint64_t after = 0;
-    do {
-        int status = pool_log_list(tree_session_pool(audit->session), node, log->process, after, page);
-        if (status)
-            return status;
-        for (uint32_t i = 0; i < page->count; i++) {
-            audit_reach_log(audit, page->segments[i].address, page->segments[i].bytes);
-            log->segments++;
-            log->bytes += page->segments[i].bytes;
-            after = page->segments[i].number;
-        }
-    } while (page->count == MEMORY_LOG_PAGE);
-    audit_reach_log(audit, page->control, MEMORY_LOG_CONTROL_BYTES);
+    const struct reach *reach = context;
+    audit_reach_log(reach->audit, segment->address, segment->bytes);
+    reach->log->segments++;
+    reach->log->bytes += segment->bytes;
+    return 0;
+}
+
+static int reach_segments(struct audit *audit, uint16_t node, struct audit_log *log)
+{
+    struct memory_log_segments page;
+    struct reach reach = {audit, log};
+    int status = pool_log_list_all(tree_session_pool(audit->session), node, log->process, &page,
+                                   reach_segment, &reach);
+    if (status)
+        return status;
+    audit_reach_log(audit, page.control, MEMORY_LOG_CONTROL_BYTES);
     log->nodes++;
-    log->nodes_fenced += page->fenced;
+    log->nodes_fenced += page.fenced;
     return 0;
 }
 
 static int ask_process(struct audit *audit, uint16_t node, const struct memory_board_process *process)
 {
     char text[64];
-    struct memory_log_segments page;
     struct audit_log *log = NULL;
     const struct fabric_process whose = {.instance = process->instance, .compute_id = process->compute_id};
     int status = log_find(audit, whose, &log);
@@ -57,7 +63,7 @@ static int ask_process(struct audit *audit, uint16_t node, const struct memory_b
         return status;
     snprintf(text, sizeof text, "compute node %u", (unsigned)whose.compute_id);
     audit->index = text;
-    status = reach_segments(audit, node, log, &page);
+    status = reach_segments(audit, node, log);
     audit->index = NULL;
     return status == BANYAN_ENOTFOUND ? 0 : status; /* it has ended meanwhile */
 }
