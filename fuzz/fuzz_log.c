@@ -93,10 +93,9 @@ static void digest(uint64_t *into, const void *bytes, size_t length)
     *into = (*into ^ crc32c((uint32_t)*into, bytes, length)) * UINT64_C(0x9e3779b97f4a7c15) + length;
 }
 
-static void digest_entry(uint64_t *into, uint8_t kind, bool upper, uint16_t index, uint64_t epoch,
-                         uint64_t sequence)
+static void digest_entry(uint64_t *into, uint8_t kind, uint16_t index, uint64_t epoch, uint64_t sequence)
 {
-    uint64_t numbers[] = {kind, upper, index, epoch, sequence};
+    uint64_t numbers[] = {kind, index, epoch, sequence};
     digest(into, numbers, sizeof numbers);
 }
 
@@ -115,17 +114,11 @@ static bool read_entries(const uint8_t *at, const uint8_t *end, uint64_t count, 
     for (; count; count--) {
         if (end - at < 17 || end - at < 17 + at[15] + at[16])
             return false;
-        bool upper = at[0] & 128;
-        uint8_t kind = at[0] & 127, key = at[15], value = at[16];
+        uint8_t kind = at[0], key = at[15], value = at[16];
         uint64_t sequence = first + (uint64_t)(int64_t)(int32_t)get(at + 11, 4);
-        if (kind < 1 || kind > 4 || !sequence || sequence >> 52 || (upper && kind != 4) ||
-            (value && kind != 1 && !upper))
+        if (kind < 1 || kind > 2 || !sequence || sequence >> 52 || (value && kind != 1))
             return false;
-        uint8_t shorter = key < value ? key : value;
-        int order = memcmp(at + 17, at + 17 + key, shorter);
-        if (upper && (order > 0 || (!order && key >= value)))
-            return false;
-        digest_entry(&found->digest, kind, upper, (uint16_t)get(at + 1, 2), get(at + 3, 8), sequence);
+        digest_entry(&found->digest, kind, (uint16_t)get(at + 1, 2), get(at + 3, 8), sequence);
         digest(&found->digest, at + 17, key);
         digest(&found->digest, at + 17 + key, value);
         found->entries++;
@@ -168,7 +161,7 @@ static void read_segment(const struct format_log_segment *segment, const uint8_t
 static struct format_log_entry take_entry(struct fuzz_input *input, uint8_t *room)
 {
     uint8_t how = fuzz_byte(input), lengths = fuzz_byte(input);
-    struct format_log_entry entry = {.kind = (uint8_t)(1 + how % 4),
+    struct format_log_entry entry = {.kind = (uint8_t)(1 + how % 2),
                                      .index = how,
                                      .epoch = UINT64_C(0x101010101010101) * lengths,
                                      .sequence = 1 + (how & 64 ? fuzz_u64(input) >> 12 : fuzz_byte(input)),
@@ -178,14 +171,8 @@ static struct format_log_entry take_entry(struct fuzz_input *input, uint8_t *roo
     entry.key = (struct format_key){room, how & 128 ? lengths : lengths & 15};
     fuzz_take(input, room, entry.key.length < 8 ? entry.key.length : 8);
     fuzz_take(input, room + 255, 4);
-    if (entry.kind == FORMAT_LOG_PUT || entry.kind == FORMAT_LOG_RANGE)
+    if (entry.kind == FORMAT_LOG_PUT)
         entry.value_length = lengths >> 4;
-    if (entry.kind == FORMAT_LOG_RANGE) {
-        entry.has_upper =
-            format_key_compare(entry.key, (struct format_key){entry.value, entry.value_length}) < 0;
-        if (!entry.has_upper)
-            entry.value_length = 0;
-    }
     return entry;
 }
 
@@ -282,7 +269,7 @@ static int visit_entry(void *context, const struct format_log_entry *entry)
     fuzz_must(entry->key.bytes > visit->bytes && entry->value == entry->key.bytes + entry->key.length &&
                   entry->value + entry->value_length <= visit->end,
               "an entry outside of the segment");
-    digest_entry(&visit->digest, entry->kind, entry->has_upper, entry->index, entry->epoch, entry->sequence);
+    digest_entry(&visit->digest, entry->kind, entry->index, entry->epoch, entry->sequence);
     digest(&visit->digest, entry->key.bytes, entry->key.length);
     digest(&visit->digest, entry->value, entry->value_length);
     return ++visit->count == visit->stop ? -3 : 0;

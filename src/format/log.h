@@ -11,7 +11,7 @@
  *   16 position in the segment u32 | 20 length u32, without the zeros | 24 committed u32
  *   28 number of entries u32 | 32 sequence of the first entry u64 | 40 entries, packed
  * ENTRY: 17 bytes, its key, its value.
- *   0 kind, 128 more if a RANGE has an upper bound | 1 index u16 | 3 epoch u64
+ *   0 kind | 1 index u16 | 3 epoch u64
  *   11 sequence less the frame's first one, i32 | 15 key's length | 16 value's length
  * CONTROL BLOCK: 64 bytes.
  *   0 watermark word | 8 magic | 12 version u16 | 14 owner's id u16 | 16 owner's instance u64 | 24 zero
@@ -56,23 +56,16 @@ const char *format_log_segment_decode(const uint8_t bytes[FORMAT_LOG_BLOCK],
 
 /* ---- entries ---- */
 
-enum format_log_kind {
-    FORMAT_LOG_PUT = 1,
-    FORMAT_LOG_DELETE,
-    FORMAT_LOG_THROUGH, /* from here on the key's truth is in its leaf */
-    FORMAT_LOG_RANGE,   /* what the owner's log says of this range before is void */
-    FORMAT_LOG_KINDS
-};
+enum format_log_kind { FORMAT_LOG_PUT = 1, FORMAT_LOG_DELETE, FORMAT_LOG_KINDS };
 
 struct format_log_entry {
-    uint8_t kind;          /* enum format_log_kind */
-    bool has_upper;        /* RANGE; else it reaches to the end of the index */
-    uint16_t index;        /* number of the index */
-    uint64_t epoch;        /* of the range under which it was logged */
-    uint64_t sequence;     /* 1 to FORMAT_LOG_SEQUENCE_MAX */
-    struct format_key key; /* RANGE: the lower bound */
-    const uint8_t *value;  /* PUT: what the leaf's slot is to hold; RANGE: the upper bound */
-    uint8_t value_length;  /* DELETE, THROUGH, and RANGE without an upper bound: 0 */
+    uint8_t kind;      /* enum format_log_kind */
+    uint16_t index;    /* number of the index */
+    uint64_t epoch;    /* of the range under which it was logged */
+    uint64_t sequence; /* 1 to FORMAT_LOG_SEQUENCE_MAX */
+    struct format_key key;
+    const uint8_t *value; /* PUT: what the leaf's slot is to hold */
+    uint8_t value_length; /* DELETE: 0 */
 };
 
 /* Bytes that the entry takes in a frame. */

@@ -5,8 +5,6 @@
 #include "base/crc32c.h"
 #include "format/log.h"
 
-#define UPPER 128u /* of an entry's kind: a RANGE with an upper bound */
-
 /* ---- writing ---- */
 
 void format_log_frame_begin(struct format_log_frame *frame, uint8_t *bytes, uint32_t room)
@@ -18,15 +16,9 @@ void format_log_frame_begin(struct format_log_frame *frame, uint8_t *bytes, uint
 /* What the fields say of each other. */
 static bool entry_possible(const struct format_log_entry *entry)
 {
-    bool range = entry->kind == FORMAT_LOG_RANGE;
-    if (entry->kind < FORMAT_LOG_PUT || entry->kind >= FORMAT_LOG_KINDS || !entry->sequence ||
-        entry->sequence > FORMAT_LOG_SEQUENCE_MAX || entry->key.length > FORMAT_KEY_MAX)
-        return false;
-    if (entry->has_upper) {
-        struct format_key upper = {entry->value, entry->value_length};
-        return range && format_key_compare(entry->key, upper) < 0;
-    }
-    return entry->kind == FORMAT_LOG_PUT || !entry->value_length;
+    return entry->kind >= FORMAT_LOG_PUT && entry->kind < FORMAT_LOG_KINDS && entry->sequence &&
+           entry->sequence <= FORMAT_LOG_SEQUENCE_MAX && entry->key.length <= FORMAT_KEY_MAX &&
+           (entry->kind == FORMAT_LOG_PUT || !entry->value_length);
 }
 
 bool format_log_frame_add(struct format_log_frame *frame, const struct format_log_entry *entry)
@@ -41,7 +33,7 @@ bool format_log_frame_add(struct format_log_frame *frame, const struct format_lo
         return false;
     uint8_t *to = frame->bytes + frame->used;
     int32_t delta = (int32_t)distance;
-    to[0] = (uint8_t)(entry->kind | (entry->has_upper ? UPPER : 0));
+    to[0] = entry->kind;
     memcpy(to + 1, &entry->index, 2);
     memcpy(to + 3, &entry->epoch, 8);
     memcpy(to + 11, &delta, 4);
@@ -86,8 +78,7 @@ bool format_log_frame_next(const struct format_log_view *view, uint32_t *at, str
         return false;
     const uint8_t *from = view->entries + *at;
     int32_t delta;
-    *entry = (struct format_log_entry){.kind = from[0] & (UPPER - 1),
-                                       .has_upper = from[0] & UPPER,
+    *entry = (struct format_log_entry){.kind = from[0],
                                        .key = {from + FORMAT_LOG_ENTRY_BYTES, from[15]},
                                        .value = from + FORMAT_LOG_ENTRY_BYTES + from[15],
                                        .value_length = from[16]};

@@ -104,7 +104,6 @@ const char *log_control_judge(const uint8_t bytes[FORMAT_LOG_BLOCK], struct fabr
 static bool entry_counts(const struct inherit *inherit, const struct format_log_entry *entry)
 {
     if (entry->sequence <= inherit->watermark || entry->index != tree_number(inherit->tree) ||
-        (entry->kind != FORMAT_LOG_PUT && entry->kind != FORMAT_LOG_DELETE) ||
         format_key_compare(entry->key, inherit->lower) < 0 ||
         (inherit->upper && format_key_compare(entry->key, *inherit->upper) >= 0))
         return false;

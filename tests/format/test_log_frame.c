@@ -15,7 +15,6 @@
 static void assert_entry(const struct format_log_entry *a, const struct format_log_entry *b)
 {
     assert_int_equal(a->kind, b->kind);
-    assert_int_equal(a->has_upper, b->has_upper);
     assert_int_equal(a->index, b->index);
     assert_true(a->epoch == b->epoch && a->sequence == b->sequence);
     assert_int_equal(format_key_compare(a->key, b->key), 0);
@@ -75,25 +74,7 @@ static void test_entries(void **state)
          .value = long_value,
          .value_length = 1},
         {.kind = FORMAT_LOG_DELETE, .index = 2, .epoch = 1, .sequence = 2, .key = all},
-        {.kind = FORMAT_LOG_THROUGH, .index = 3, .epoch = 2, .sequence = 3, .key = one_byte},
-        {.kind = FORMAT_LOG_RANGE, .index = 4, .epoch = 3, .sequence = 4, .key = none},
-        {.kind = FORMAT_LOG_RANGE,
-         .index = 5,
-         .epoch = 4,
-         .sequence = 5,
-         .key = none,
-         .has_upper = true,
-         .value = long_value,
-         .value_length = 1},
-        {.kind = FORMAT_LOG_RANGE,
-         .index = 6,
-         .epoch = 5,
-         .sequence = 6,
-         .key = all,
-         .has_upper = true,
-         .value = long_value,
-         .value_length = 255},
-        {.kind = FORMAT_LOG_RANGE, .index = 7, .epoch = 6, .sequence = 7, .key = all},
+        {.kind = FORMAT_LOG_DELETE, .index = 3, .epoch = 2, .sequence = 3, .key = none},
     };
     const uint32_t count = sizeof entries / sizeof entries[0];
     struct format_log_frame frame;
@@ -183,22 +164,16 @@ static void test_far_sequences(void **state)
 static void test_entries_impossible(void **state)
 {
     uint8_t value[8] = "abcdefgh";
-    const struct format_log_entry entries[] = {{.kind = FORMAT_LOG_RANGE,
-                                                .sequence = 1,
-                                                .key = {value, 2},
-                                                .has_upper = true,
-                                                .value = value + 1,
-                                                .value_length = 3},
-                                               {.kind = FORMAT_LOG_DELETE, .sequence = 1, .key = {value, 2}}};
+    const struct format_log_entry entries[] = {
+        {.kind = FORMAT_LOG_PUT, .sequence = 1, .key = {value, 2}, .value = value + 1, .value_length = 3},
+        {.kind = FORMAT_LOG_DELETE, .sequence = 1, .key = {value, 2}}};
     const struct {
         uint32_t entry, at;
         uint8_t value;
         bool possible;
     } forged[] = {
         {1, 0, FORMAT_LOG_DELETE, true},
-        {1, 0, FORMAT_LOG_THROUGH, true},
         {1, 0, FORMAT_LOG_PUT, true},
-        {1, 0, FORMAT_LOG_RANGE, true},
         {1, 0, 0, false},
         {1, 0, FORMAT_LOG_KINDS, false},
         {1, 0, FORMAT_LOG_PUT | 128, false},
@@ -208,10 +183,9 @@ static void test_entries_impossible(void **state)
         {1, 15, 3, false},
         {1, 15, 1, false},
         {1, 16, 1, false},
-        {0, 0, FORMAT_LOG_RANGE, false},
+        {0, 0, FORMAT_LOG_KINDS, false},
         {0, 0, FORMAT_LOG_DELETE, false},
         {0, 0, FORMAT_LOG_PUT, true},
-        {0, 17 + 2, 'A', false}, /* upper below lower */
     };
     for (size_t i = 0; i < sizeof forged / sizeof forged[0]; i++) {
         struct format_log_frame frame;

@@ -80,7 +80,8 @@ static void test_every_torn_word(void **state)
             torn += scan.frames == 19;
             memcpy(image + first + 8 * word, model.bytes + first + 8 * word, 8);
         }
-        assert_true(torn > words / 8);
+        /* Whatever lay there, three words of each header are other ones: checks, nonce and committed. */
+        assert_true(torn >= 3 * 8);
         for (uint32_t round = 0; round < 300; round++) {
             memcpy(image, model.bytes, MODEL_BYTES);
             uint32_t rare = 1 + (uint32_t)random_below(&random, 2 * words);
