@@ -126,8 +126,10 @@ static void read_info(struct top_server *server, const char *info)
     word(info, "ownership", server->now.ownership, sizeof server->now.ownership);
     server->now.owned = field(info, "ownership_ranges_owned");
     server->now.ranges = field(info, "ownership_ranges");
-    server->now.forwards = field(info, "forwarded_lookups") + field(info, "forwarded_writes");
-    server->now.served = field(info, "served_lookups") + field(info, "served_writes");
+    server->now.forwards =
+        field(info, "forwarded_lookups") + field(info, "forwarded_writes") + field(info, "forwarded_scans");
+    server->now.served =
+        field(info, "served_lookups") + field(info, "served_writes") + field(info, "served_scans");
     server->now.lapses = field(info, "read_lease_lapses");
     server->now.pauses = field(info, "read_lease_pauses");
     read_cache(server, info);

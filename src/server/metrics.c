@@ -150,16 +150,22 @@ static void owner_counters(const struct server_stats *stats, FILE *out)
     counter(out, "banyan_transfers_finished_total", "Transfers of others that were ended here.",
             owner->finished);
     counter(out, "banyan_takeovers_total", "Ranges of dead compute nodes taken over.", owner->takeovers);
+    counter(out, "banyan_ranges_inherited_total", "Ranges taken over with what logs had of them.",
+            owner->inherited);
     counter(out, "banyan_fencings_total", "Processes that this one had fenced.", owner->fencings);
     counter(out, "banyan_forwarded_lookups_total", "Lookups asked of other compute nodes.",
             owner->forwarded_lookups);
     counter(out, "banyan_forwarded_writes_total", "Writes asked of other compute nodes.",
             owner->forwarded_exchanges);
+    counter(out, "banyan_forwarded_scans_total", "Parts of scans asked of other compute nodes.",
+            owner->forwarded_scans);
     counter(out, "banyan_forward_messages_total", "Messages that carried them.", owner->messages);
     counter(out, "banyan_served_lookups_total", "Lookups served for other compute nodes.",
             owner->served_lookups);
     counter(out, "banyan_served_writes_total", "Writes served for other compute nodes.",
             owner->served_exchanges);
+    counter(out, "banyan_served_scans_total", "Parts of scans served for other compute nodes.",
+            owner->served_scans);
     counter(out, "banyan_forwards_refused_total", "Operations asked of others in vain.", owner->refused);
     counter(out, "banyan_refusals_total", "Operations of others that were refused here.", owner->refusals);
     counter(out, "banyan_ranges_unreachable_total",

@@ -115,9 +115,11 @@ static void page_ownership(const struct server_stats *stats, FILE *out)
     row(out, "ranges moved by this process", owner->moved);
     row(out, "longest transfer, microseconds", owner->transfer_longest_ns / 1000);
     row(out, "ranges of dead compute nodes taken over", owner->takeovers);
+    row(out, "ranges inherited from others' logs", owner->inherited);
     row(out, "lookups forwarded", owner->forwarded_lookups);
     row(out, "writes forwarded", owner->forwarded_exchanges);
-    row(out, "served for others", owner->served_lookups + owner->served_exchanges);
+    row(out, "parts of scans forwarded", owner->forwarded_scans);
+    row(out, "served for others", owner->served_lookups + owner->served_exchanges + owner->served_scans);
     row(out, "failed, owner out of reach", owner->unreachable);
     row(out, "read lease lapsed", owner->lapses);
     row(out, "longest pause for it, microseconds", owner->pause_longest_ns / 1000);

@@ -42,6 +42,19 @@ const char *ask(redisContext *client, const char *format, ...)
     return text;
 }
 
+uint64_t info_figure(redisContext *client, const char *section, const char *name)
+{
+    redisReply *reply = redisCommand(client, "INFO %s", section);
+    assert_non_null(reply);
+    assert_int_equal(reply->type, REDIS_REPLY_STRING);
+    const char *at = strstr(reply->str, text_of("\n%s:", name));
+    if (!at)
+        fail_msg("INFO %s has no %s: %s", section, name, reply->str);
+    uint64_t value = strtoull(at + strlen(name) + 2, NULL, 10);
+    freeReplyObject(reply);
+    return value;
+}
+
 void assert_contains(const char *text, const char *part)
 {
     if (!strstr(text, part))

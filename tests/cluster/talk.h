@@ -15,6 +15,8 @@ const char *address_text(const struct process *process, unsigned number);
 redisContext *client_of(const struct process *process, unsigned address);
 /* The reply as text: "(nil)", "7", "-ERR ...". */
 const char *ask(redisContext *client, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A number of INFO's section. */
+uint64_t info_figure(redisContext *client, const char *section, const char *name);
 void assert_contains(const char *text, const char *part);
 void assert_lacks(const char *text, const char *part);
 

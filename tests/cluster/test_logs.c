@@ -233,11 +233,61 @@ static void what_is_merged_is_read(void **state)
     scene->passed = true;
 }
 
+static bool owns(void *client)
+{
+    return info_figure(client, "ownership", "ownership_ranges_owned") > 0;
+}
+
+/* The second process inherits ranges from the first one's log, and scans of the one need parts of the other:
+ * both views count that. */
+static void inheriting_and_scans_are_counted(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const fields[][2] = {
+        {"ownership_ranges_inherited", "banyan_ranges_inherited_total"},
+        {"forwarded_scans", "banyan_forwarded_scans_total"},
+        {"served_scans", "banyan_served_scans_total"},
+    };
+    struct process *computes[2];
+    redisContext *clients[2];
+    struct process *memory =
+        process_start(scene, "memory", ARGUMENTS("memory", "--listen", "127.0.0.1:0", "--size", "64M"));
+    for (unsigned i = 0; i < 2; i++) {
+        computes[i] = process_start(scene, i ? "second" : "first",
+                                    ARGUMENTS("compute", "--memory", address_text(memory, 0), "--listen",
+                                              "127.0.0.1:0", i ? "--no-format" : "--format", "--log", "auto",
+                                              "--http", "127.0.0.1:0"));
+        clients[i] = client_of(computes[i], 0);
+        for (unsigned key = 0; key < 1000 && !i; key++)
+            assert_string_equal(ask(clients[0], "SET key%03u %u", key, key), "OK");
+    }
+    wait_until(owns, clients[1], "the second process to own a range");
+    for (unsigned i = 0; i < 2; i++)
+        assert_string_equal(ask(clients[i], "RANGECOUNT [key000 [key999"), "1000");
+    for (unsigned i = 0; i < 2; i++) {
+        char *metrics = http_get(process_http(computes[i]), "/metrics", NULL);
+        for (unsigned f = 0; f < sizeof fields / sizeof *fields; f++) {
+            const uint64_t value = info_figure(clients[i], "ownership", fields[f][0]);
+            if (f || i)
+                assert_true(value > 0);
+            assert_contains(metrics, text_of("\n%s %llu\n", fields[f][1], (unsigned long long)value));
+        }
+        free(metrics);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        redisFree(clients[i]);
+        assert_int_equal(process_stop(computes[i]), 0);
+    }
+    assert_int_equal(process_stop(memory), 0);
+    scene->passed = true;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_log_is_shown_and_given_back, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(a_process_tells_of_its_log, scene_set_up, scene_tear_down),
+        cmocka_unit_test_setup_teardown(inheriting_and_scans_are_counted, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(what_is_merged_is_read, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(bad_sizes_are_refused, scene_set_up, scene_tear_down),
     };

@@ -88,18 +88,9 @@ static void compute_again(struct cluster *cluster, unsigned number)
     cluster->clients[number] = client_of(cluster->computes[number], 0);
 }
 
-/* A figure of INFO. */
 static uint64_t figure(redisContext *client, const char *name)
 {
-    redisReply *reply = redisCommand(client, "INFO ownership");
-    assert_non_null(reply);
-    assert_int_equal(reply->type, REDIS_REPLY_STRING);
-    const char *at = strstr(reply->str, text_of("\n%s:", name));
-    if (!at)
-        fail_msg("INFO has no %s: %s", name, reply->str);
-    uint64_t value = strtoull(at + strlen(name) + 2, NULL, 10);
-    freeReplyObject(reply);
-    return value;
+    return info_figure(client, "ownership", name);
 }
 
 static void set(redisContext *client, int key, const char *value)

@@ -250,18 +250,19 @@ static void section_ownership(struct figures *f)
              "\r\nownership_adoption_usec_longest:%" PRIu64 "\r\nownership_transfers:%" PRIu64
              "\r\nownership_ranges_moved:%" PRIu64 "\r\nownership_transfer_usec_longest:%" PRIu64
              "\r\nownership_transfers_finished:%" PRIu64 "\r\nownership_takeovers:%" PRIu64
-             "\r\nownership_fencings:%" PRIu64 "\r\n",
+             "\r\nownership_ranges_inherited:%" PRIu64 "\r\nownership_fencings:%" PRIu64 "\r\n",
              fabric_capabilities(f->server->fabric)->compute_id, o->version, o->owned, o->ranges,
              o->adoptions, o->adopt_longest_ns / 1000, o->transfers, o->moved, o->transfer_longest_ns / 1000,
-             o->finished, o->takeovers, o->fencings);
+             o->finished, o->takeovers, o->inherited, o->fencings);
     text_add(&f->text,
-             "forwarded_lookups:%" PRIu64 "\r\nforwarded_writes:%" PRIu64 "\r\nforwarded_messages:%" PRIu64
-             "\r\nserved_lookups:%" PRIu64 "\r\nserved_writes:%" PRIu64 "\r\nforwards_refused:%" PRIu64
-             "\r\nrefusals:%" PRIu64 "\r\nranges_unreachable:%" PRIu64 "\r\nownership_waits:%" PRIu64
+             "forwarded_lookups:%" PRIu64 "\r\nforwarded_writes:%" PRIu64 "\r\nforwarded_scans:%" PRIu64
+             "\r\nforwarded_messages:%" PRIu64 "\r\nserved_lookups:%" PRIu64 "\r\nserved_writes:%" PRIu64
+             "\r\nserved_scans:%" PRIu64 "\r\nforwards_refused:%" PRIu64 "\r\nrefusals:%" PRIu64
+             "\r\nranges_unreachable:%" PRIu64 "\r\nownership_waits:%" PRIu64
              "\r\nownership_wait_usec_longest:%" PRIu64 "\r\nread_lease_lapses:%" PRIu64
              "\r\nread_lease_pauses:%" PRIu64 "\r\nread_lease_pause_usec_longest:%" PRIu64 "\r\n",
-             o->forwarded_lookups, o->forwarded_exchanges, o->messages, o->served_lookups,
-             o->served_exchanges, o->refused, o->refusals, o->unreachable, o->waits,
+             o->forwarded_lookups, o->forwarded_exchanges, o->forwarded_scans, o->messages, o->served_lookups,
+             o->served_exchanges, o->served_scans, o->refused, o->refusals, o->unreachable, o->waits,
              o->wait_longest_ns / 1000, o->lapses, o->pauses, o->pause_longest_ns / 1000);
 }
 
