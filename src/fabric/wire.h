@@ -58,7 +58,7 @@
 #include "net/net.h"
 
 #define WIRE_MAGIC   UINT32_C(0x4e414e42) /* "BNAN" */
-#define WIRE_VERSION 4u
+#define WIRE_VERSION 5u
 
 enum wire_kind {
     WIRE_GREETING = 1, /* server: struct wire_greeting */
