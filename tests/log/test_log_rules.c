@@ -344,6 +344,53 @@ static void an_entry_of_an_earlier_time(void **state)
     processes_close(&world);
 }
 
+static uint64_t inherited(const struct process *process)
+{
+    struct log_stats stats;
+    log_stats(process->log, &stats);
+    return stats.inherited;
+}
+
+struct lost {
+    struct process *process;
+    uint16_t node;
+    unsigned met;
+};
+
+static int lose_watermark(void *context, struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    struct lost *lost = context;
+    const gaddr word = lost->process->log->streams[lost->node].control + FORMAT_LOG_WATERMARK_OFFSET;
+    if (list->commands[0].operation != FABRIC_WRITE || list->commands[0].address != word)
+        return wrapper_pass(endpoint, list, list->count);
+    lost->met++;
+    return process_cut(lost->process, endpoint, list, 0);
+}
+
+/* The process dies when one of two memory nodes has the watermark: what is below is merged, and is not taken
+ * over. */
+static void a_watermark_that_one_memory_node_has(void **state)
+{
+    (void)state;
+    for (uint16_t node = 0; node < 2; node++) {
+        processes_open(&world, 2, 0);
+        world.options.copies = 2;
+        struct process *first = process_start(&world), *second = process_start(&world);
+        struct lost lost = {.process = first, .node = node};
+        process_own(&world, first);
+        heirs_end(&world, first);
+        put_keys(first, 0, 40, 5);
+        process_hooked(first, lose_watermark, &lost);
+        assert_true(log_flush_all(first->log, first->session) != 0);
+        assert_int_equal(lost.met, 1);
+        process_dies(&world, first);
+        process_own(&world, second);
+        assert_int_equal(inherited(second), 0);
+        assert_int_equal(keys_right(second, 0, 40, 5), 40);
+        processes_close(&world);
+    }
+}
+
 /* ---- costs ---- */
 
 /* A write of a process that has nothing else to do: one round trip, and a WRITE for each copy. */
@@ -410,6 +457,7 @@ int main(void)
         cmocka_unit_test(a_doubtful_key_in_a_range_that_leaves),
         cmocka_unit_test(a_doubtful_key_in_a_log_that_is_full),
         cmocka_unit_test(an_entry_of_an_earlier_time),
+        cmocka_unit_test(a_watermark_that_one_memory_node_has),
         cmocka_unit_test(what_a_write_costs),
         cmocka_unit_test(everything_is_given_back),
     };
