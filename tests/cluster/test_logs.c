@@ -12,42 +12,14 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "cluster/node.h"
 #include "cluster/process.h"
 #include "cluster/talk.h"
-#include "fabric/remote.h"
 #include "pool/log.h"
 
 #define MIB (UINT64_C(1) << 20)
 
 static struct process_result result;
-
-struct node {
-    struct fabric *fabric;
-    struct pool *pool;
-    struct pool_worker *worker;
-    struct pool_session session;
-};
-
-static void node_open(struct node *node, const char *memory)
-{
-    struct net_address address;
-    struct error error = {0};
-    assert_int_equal(net_address_parse(&address, memory, 0, &error), 0);
-    const struct fabric_remote_options options = {.nodes = &address, .count = 1};
-    if (fabric_remote_open(&node->fabric, &options, &error))
-        fail_msg("%s", error.text);
-    assert_int_equal(pool_create(&node->pool, node->fabric, POOL_COMBINE_ALL, &error), 0);
-    assert_int_equal(pool_worker_create(&node->worker, node->pool, &error), 0);
-    pool_session_init(&node->session, node->worker, NULL);
-    pool_session_begin(&node->session);
-}
-
-static void node_close(struct node *node)
-{
-    pool_worker_destroy(node->worker);
-    pool_destroy(node->pool);
-    fabric_close(node->fabric);
-}
 
 /* Makes a cluster with a map of ranges, and leaves it. */
 static void make_cluster(struct scene *scene, const char *memory)
