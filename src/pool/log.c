@@ -122,15 +122,21 @@ static int refused(struct pool_session *session, uint16_t node, const struct mem
     return nonsense(session, node);
 }
 
+/* OPEN, TAKE: an error where the reply is a refusal. */
+static int ask(struct pool_session *session, uint16_t node, struct memory_log_request *request,
+               struct memory_log_reply *reply)
+{
+    int status = change(session, node, request, reply);
+    return !status && reply->refusal != MEMORY_LOG_GRANTED ? refused(session, node, reply) : status;
+}
+
 int pool_log_open(struct pool_session *session, uint16_t node, struct pool_log *log)
 {
     struct memory_log_request request = {.kind = MEMORY_LOG_OPEN};
     struct memory_log_reply reply;
-    int status = change(session, node, &request, &reply);
+    int status = ask(session, node, &request, &reply);
     if (status)
         return status;
-    if (reply.refusal != MEMORY_LOG_GRANTED)
-        return refused(session, node, &reply);
     if (reply.control == GADDR_NULL)
         return nonsense(session, node);
     *log = (struct pool_log){.control = reply.control, .segments = reply.segments, .bytes = reply.bytes};
@@ -142,11 +148,9 @@ int pool_log_take(struct pool_session *session, uint16_t node, uint64_t bytes,
 {
     struct memory_log_request request = {.kind = MEMORY_LOG_TAKE, .bytes = bytes};
     struct memory_log_reply reply;
-    int status = change(session, node, &request, &reply);
+    int status = ask(session, node, &request, &reply);
     if (status)
         return status;
-    if (reply.refusal != MEMORY_LOG_GRANTED)
-        return refused(session, node, &reply);
     if (!segment_good(node, &reply.segment))
         return nonsense(session, node);
     *segment = reply.segment;

@@ -43,15 +43,7 @@ static struct memory_node *make(void)
 static int call_as(struct memory_node *node, uint16_t id, const void *request, size_t length, void *reply,
                    size_t capacity, size_t *reply_length)
 {
-    struct memory_call call = {.role = MEMORY_ROLE_DATA,
-                               .compute_id = id,
-                               .request = request,
-                               .length = length,
-                               .reply = reply,
-                               .capacity = capacity};
-    int status = memory_node_serve(node, &call);
-    *reply_length = call.reply_length;
-    return status;
+    return memory_node_target(node)->call(node, id, request, length, reply, capacity, reply_length);
 }
 
 /* Process `id` has the instance 100 + id. */

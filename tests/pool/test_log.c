@@ -305,14 +305,8 @@ static struct lie {
 static int lying_call(void *owner, uint16_t compute_id, const void *request, size_t length, void *reply,
                       size_t capacity, size_t *reply_length)
 {
-    struct memory_call call = {.role = MEMORY_ROLE_DATA,
-                               .compute_id = compute_id,
-                               .request = request,
-                               .length = length,
-                               .reply = reply,
-                               .capacity = capacity};
-    int status = memory_node_serve(owner, &call);
-    *reply_length = call.reply_length;
+    int status =
+        memory_node_target(owner)->call(owner, compute_id, request, length, reply, capacity, reply_length);
     if (!status && lie.spoil)
         lie.spoil(reply, reply_length, lie.choice);
     return status;
@@ -372,9 +366,9 @@ static void spoil_change(uint8_t *bytes, size_t *length, uint64_t choice)
     }
 }
 
-static void spoil_list(uint8_t *bytes, size_t *length, uint64_t choice)
+/* What pages of segments and of processes have alike: choices 0 to 5. */
+static void spoil_page(uint32_t *count, uint32_t *total, uint32_t most, size_t *length, uint64_t choice)
 {
-    struct memory_log_segments *page = (struct memory_log_segments *)(void *)bytes;
     switch (choice) {
     case 0:
         *length = 8;
@@ -383,16 +377,25 @@ static void spoil_list(uint8_t *bytes, size_t *length, uint64_t choice)
         *length -= 1;
         break;
     case 2:
-        page->count++;
+        (*count)++;
         break;
     case 3:
-        page->count = MEMORY_LOG_PAGE + 1;
+        *count = MEMORY_LOG_PAGE + 1;
         break;
     case 4:
-        page->total = page->count - 1;
+        *total = *count - 1;
         break;
-    case 5:
-        page->total = MEMORY_LOG_SEGMENTS_MAX + 1;
+    default:
+        *total = most + 1;
+    }
+}
+
+static void spoil_list(uint8_t *bytes, size_t *length, uint64_t choice)
+{
+    struct memory_log_segments *page = (struct memory_log_segments *)(void *)bytes;
+    switch (choice) {
+    default:
+        spoil_page(&page->count, &page->total, MEMORY_LOG_SEGMENTS_MAX, length, choice);
         break;
     case 6:
         page->fenced = 2;
@@ -409,7 +412,7 @@ static void spoil_list(uint8_t *bytes, size_t *length, uint64_t choice)
     case 10:
         page->segments[0].address = gaddr_make(0, 1 << 20);
         break;
-    default:
+    case 11:
         page->segments[0].number = 0;
     }
 }
@@ -418,23 +421,8 @@ static void spoil_processes(uint8_t *bytes, size_t *length, uint64_t choice)
 {
     struct memory_log_processes *page = (struct memory_log_processes *)(void *)bytes;
     switch (choice) {
-    case 0:
-        *length = 8;
-        break;
-    case 1:
-        *length += 1;
-        break;
-    case 2:
-        page->count++;
-        break;
-    case 3:
-        page->count = MEMORY_LOG_PAGE + 1;
-        break;
-    case 4:
-        page->total = 0;
-        break;
-    case 5:
-        page->total = MEMORY_LOG_PROCESSES_MAX + 1;
+    default:
+        spoil_page(&page->count, &page->total, MEMORY_LOG_PROCESSES_MAX, length, choice);
         break;
     case 6:
         page->processes[0].serial = 0;
@@ -451,7 +439,7 @@ static void spoil_processes(uint8_t *bytes, size_t *length, uint64_t choice)
     case 10:
         page->processes[0].fenced = 2;
         break;
-    default:
+    case 11:
         page->processes[0].control = gaddr_make(0, 1 << 20);
     }
 }
