@@ -81,7 +81,13 @@ void process_check(const struct process *process, int status)
 
 void processes_open(struct processes *processes, unsigned nodes, uint64_t log_bytes)
 {
-    struct memory_options options = {.pool_bytes = 64 << 20, .log_bytes = log_bytes};
+    const struct memory_options memory = {.pool_bytes = 64 << 20, .log_bytes = log_bytes};
+    processes_open_as(processes, nodes, &memory);
+}
+
+void processes_open_as(struct processes *processes, unsigned nodes, const struct memory_options *memory)
+{
+    struct memory_options options = *memory;
     struct error error = {0};
     *processes = (struct processes){.nodes = nodes};
     for (uint16_t n = 0; n < nodes; n++) {
@@ -98,7 +104,8 @@ void processes_open(struct processes *processes, unsigned nodes, uint64_t log_by
 static void process_close(struct process *process)
 {
     log_destroy(process->log);
-    tree_close(process->tree);
+    if (process->tree)
+        tree_close(process->tree);
     tree_session_destroy(process->spare);
     tree_session_destroy(process->session);
     pool_worker_abandon(process->worker);
@@ -114,7 +121,7 @@ void processes_close(struct processes *processes)
         memory_node_destroy(processes->memory[n]);
 }
 
-struct process *process_start(struct processes *processes)
+struct process *process_begin(struct processes *processes)
 {
     const struct fabric_target *targets[PROCESSES_NODES];
     struct tree_switches switches = {.cache_bytes = 64 << 10};
@@ -137,13 +144,26 @@ struct process *process_start(struct processes *processes)
     assert_int_equal(tree_session_create(&process->spare, process->compute, process->worker, &error), 0);
     processes->options.seed++;
     assert_int_equal(log_create(&process->log, process->compute, &processes->options, &error), 0);
-    if (processes->count++) {
-        process_check(process, tree_open(process->session, "logged", &process->tree));
-    } else {
+    if (!processes->count++)
         process_check(process, tree_format(process->session));
-        process_check(process, tree_create(process->session, "logged", &geometry, &process->tree));
-    }
-    assert_int_equal(log_attach(process->log, process->tree, &error), 0);
+    return process;
+}
+
+void process_attach(struct process *process, struct tree *tree)
+{
+    struct error error = {0};
+    process->tree = tree;
+    assert_int_equal(log_attach(process->log, tree, &error), 0);
+}
+
+struct process *process_start(struct processes *processes)
+{
+    struct process *process = process_begin(processes);
+    struct tree *tree;
+    process_check(process, process == &processes->all[0]
+                               ? tree_create(process->session, "logged", &geometry, &tree)
+                               : tree_open(process->session, "logged", &tree));
+    process_attach(process, tree);
     return process;
 }
 
@@ -176,14 +196,24 @@ void process_own(struct processes *processes, struct process *process)
     adopt(processes, process, TREE_OWNED);
 }
 
-void process_dies(struct processes *processes, struct process *process)
+static void heirs_add(struct processes *processes, const struct process *process)
 {
-    process->trouble->dead = true;
-    if (!process->epoch)
-        return;
     assert_true(processes->heir_count < 8);
     processes->heirs[processes->heir_count++] =
         (struct log_heir){fabric_self(process->fabric), process->epoch};
+}
+
+void process_dies(struct processes *processes, struct process *process)
+{
+    process->trouble->dead = true;
+    if (process->epoch)
+        heirs_add(processes, process);
+}
+
+void process_gives_away(struct processes *processes, struct process *process)
+{
+    heirs_add(processes, process);
+    log_disown(process->log, process->session, process->tree, (struct format_key){0}, NULL, process->epoch);
 }
 
 void heirs_end(struct processes *processes, struct process *owner)

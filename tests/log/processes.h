@@ -1,7 +1,8 @@
 /*
  * processes.h - processes with logs over the same memory nodes, all on the test's thread: one owns the whole
  * index and logs it, dies or gives it away, and the next one inherits. For tests of src/log/ that decide what
- * becomes of single lists. Stands in for src/owner/ and the map. cmocka's asserts fail the test at once.
+ * becomes of single lists, or draw operations at random. Stands in for src/owner/ and the map. cmocka's
+ * asserts fail the test at once.
  */
 #ifndef TESTS_LOG_PROCESSES_H
 #define TESTS_LOG_PROCESSES_H
@@ -46,9 +47,15 @@ struct processes {
 /* The memory nodes, and a log's options that tests may change before the first process is started: small
  * segments, small frames, no long waits. */
 void processes_open(struct processes *processes, unsigned nodes, uint64_t log_bytes);
+/* The same with other memory nodes: all as `memory` says. */
+void processes_open_as(struct processes *processes, unsigned nodes, const struct memory_options *memory);
 void processes_close(struct processes *processes);
 /* The first one makes the index, "logged". Owns nothing yet. */
 struct process *process_start(struct processes *processes);
+/* One without an index, in a pool that is formatted; then the caller's index, which it closes itself, and
+ * sets `tree` to NULL, before processes_close. */
+struct process *process_begin(struct processes *processes);
+void process_attach(struct process *process, struct tree *tree);
 /* It owns the index, after it has taken over what the heirs have not merged. */
 void process_own(struct processes *processes, struct process *process);
 /* Its table of rights as it is, in a new version: its connections were lost. */
@@ -57,6 +64,8 @@ void process_own_still(struct processes *processes, struct process *process);
 void process_moving(struct processes *processes, struct process *process);
 /* The owner goes, with what it has not merged: no list of it arrives any more. It is an heir. */
 void process_dies(struct processes *processes, struct process *process);
+/* It gives the index away while it lives, with what it has not merged, and becomes an heir. */
+void process_gives_away(struct processes *processes, struct process *process);
 /* The map names no heir any more. */
 void heirs_end(struct processes *processes, struct process *owner);
 

@@ -4,37 +4,17 @@
  * ranges that go back, between any two operations. One thread, several processes over the same memory nodes.
  * BANYAN_SEED replays a seed, BANYAN_ROUNDS scales how many there are.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "processes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/random.h"
-#include "fabric/local.h"
-#include "log/log.h"
-#include "memory/memory.h"
-#include "tree/rights.h"
 
 #define KEYS      600u
-#define NODES     2u
 #define STEPS     1500u
-#define VALUE_MAX 24u
-
-/* A process. */
-struct side {
-    struct fabric *fabric;
-    struct tree_compute *compute;
-    struct pool_worker *worker;
-    struct tree_session *session;
-    struct tree *tree;
-    struct log *log;
-    uint64_t epoch; /* under which it owns the range; 0: it does not */
-};
+#define VALUE_MAX PROCESSES_VALUE
 
 struct entry {
     bool present;
@@ -45,116 +25,17 @@ struct entry {
 struct world {
     struct random random;
     uint64_t seed;
-    struct memory_node *nodes[NODES];
-    struct side *owner;
-    struct log_heir heirs[3];
-    uint32_t heir_count;
-    struct side graves[512]; /* processes that died: freed at the end */
-    unsigned grave_count;
-    struct side side;
-    uint16_t next_id;
-    uint64_t version;
+    struct processes processes;
+    struct process *owner;
     struct entry entries[KEYS];
-    unsigned copies;
-    uint64_t replaced, released; /* values that were given up */
 };
-
-static const struct format_geometry geometry = {.key_kind = FORMAT_KEY_FIXED,
-                                                .key_bytes = 8,
-                                                .value_bytes = VALUE_MAX,
-                                                .leaf_bytes = 512,
-                                                .internal_bytes = 512};
-
-static void check(const struct side *side, int status)
-{
-    if (status)
-        fail_msg("%s: %s", error_name(status), tree_session_error(side->session)->text);
-}
-
-static void side_open(struct world *world, struct side *side, bool first)
-{
-    const struct fabric_target *targets[NODES];
-    struct tree_switches switches = {.cache_bytes = 64 << 10};
-    struct log_options options;
-    struct error error = {0};
-    for (unsigned n = 0; n < NODES; n++)
-        targets[n] = memory_node_target(world->nodes[n]);
-    *side = (struct side){0};
-    side->fabric = fabric_local_create(targets, NODES, world->next_id++, &error);
-    assert_non_null(side->fabric);
-    assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
-    assert_int_equal(tree_compute_create(&side->compute, side->fabric, &switches, &error), 0);
-    assert_int_equal(pool_worker_create(&side->worker, tree_compute_pool(side->compute), &error), 0);
-    assert_int_equal(tree_session_create(&side->session, side->compute, side->worker, &error), 0);
-    log_options_default(&options);
-    options.copies = world->copies;
-    options.segment_bytes = 64 << 10;
-    options.frame_bytes = 2048;
-    options.seed = world->seed + world->next_id;
-    assert_int_equal(log_create(&side->log, side->compute, &options, &error), 0);
-    if (first) {
-        check(side, tree_format(side->session));
-        check(side, tree_create(side->session, "logged", &geometry, &side->tree));
-    } else {
-        check(side, tree_open(side->session, "logged", &side->tree));
-    }
-    assert_int_equal(log_attach(side->log, side->tree, &error), 0);
-}
-
-static void side_close(struct side *side)
-{
-    log_destroy(side->log);
-    tree_close(side->tree);
-    tree_session_destroy(side->session);
-    pool_worker_abandon(side->worker);
-    tree_compute_destroy(side->compute);
-    fabric_close(side->fabric);
-}
-
-static void adopt(struct world *world, struct side *side, enum tree_right right, uint64_t epoch)
-{
-    struct tree_rights_row row = {.right = right, .epoch = epoch, .logged = right == TREE_OWNED};
-    check(side, tree_rights_adopt(side->session, side->tree, world->version, 1, &row, 1));
-}
-
-/* The range becomes the side's, which takes over what earlier owners have not merged. */
-static void take_over(struct world *world, struct side *side)
-{
-    const struct format_key least = {(const uint8_t *)"", 0};
-    world->version++;
-    adopt(world, side, TREE_MOVING, 0);
-    side->epoch = world->version;
-    check(side, log_inherit(side->log, side->session, side->tree, world->heirs, world->heir_count, least,
-                            NULL, side->epoch));
-    world->version++;
-    adopt(world, side, TREE_OWNED, side->epoch);
-    world->owner = side;
-}
-
-/* The heirs are off the map. */
-static void heirs_end(struct world *world)
-{
-    world->version++;
-    log_released(world->owner->log, world->owner->tree, world->version);
-    log_cleared(world->owner->log, world->owner->tree, (struct format_key){0}, NULL, world->owner->epoch);
-    world->heir_count = 0;
-}
-
-static void owner_is_heir(struct world *world)
-{
-    assert_true(world->heir_count < 3);
-    world->heirs[world->heir_count++] =
-        (struct log_heir){fabric_self(world->owner->fabric), world->owner->epoch};
-}
 
 /* The owner dies, with all that it has not merged. */
 static void owner_dies(struct world *world)
 {
-    owner_is_heir(world);
-    world->graves[world->grave_count++] = world->side;
-    assert_true(world->grave_count < 512);
-    side_open(world, &world->side, false);
-    take_over(world, &world->side);
+    process_dies(&world->processes, world->owner);
+    world->owner = process_start(&world->processes);
+    process_own(&world->processes, world->owner);
 }
 
 /* ---- operations ---- */
@@ -181,7 +62,7 @@ static bool entry_equal(const struct entry *entry, const void *value, size_t len
 
 static void op_write(struct world *world)
 {
-    struct side *side = world->owner;
+    struct process *owner = world->owner;
     unsigned number = (unsigned)random_below(&world->random, KEYS);
     struct entry *entry = &world->entries[number], fresh = {0};
     uint8_t key[8];
@@ -191,44 +72,44 @@ static void op_write(struct world *world)
     case 0:
     case 1:
         value_draw(world, &fresh);
-        status = tree_upsert(side->session, side->tree, key, 8, fresh.value, fresh.length);
+        status = tree_upsert(owner->session, owner->tree, key, 8, fresh.value, fresh.length);
         break;
     case 2:
         value_draw(world, &fresh);
         wanted = entry->present ? BANYAN_EEXIST : 0;
-        status = tree_insert(side->session, side->tree, key, 8, fresh.value, fresh.length);
+        status = tree_insert(owner->session, owner->tree, key, 8, fresh.value, fresh.length);
         break;
     case 3:
         value_draw(world, &fresh);
         wanted = entry->present ? 0 : BANYAN_ENOTFOUND;
-        status = tree_update(side->session, side->tree, key, 8, fresh.value, fresh.length);
+        status = tree_update(owner->session, owner->tree, key, 8, fresh.value, fresh.length);
         break;
     case 4:
         wanted = entry->present ? 0 : BANYAN_ENOTFOUND;
-        status = tree_delete(side->session, side->tree, key, 8);
+        status = tree_delete(owner->session, owner->tree, key, 8);
         break;
     default:
         value_draw(world, &fresh);
         wanted = entry->present ? 0 : BANYAN_ENOTFOUND;
-        status = tree_compare_and_set(side->session, side->tree, key, 8, entry->value, entry->length,
+        status = tree_compare_and_set(owner->session, owner->tree, key, 8, entry->value, entry->length,
                                       fresh.value, fresh.length);
     }
     if (status != wanted)
         fail_msg("seed %llu, key %u: %s, and it should be %s: %s", (unsigned long long)world->seed, number,
-                 error_name(status), error_name(wanted), tree_session_error(side->session)->text);
+                 error_name(status), error_name(wanted), tree_session_error(owner->session)->text);
     if (!status)
         *entry = fresh;
 }
 
 static void op_read(struct world *world)
 {
-    struct side *side = world->owner;
+    struct process *owner = world->owner;
     unsigned number = (unsigned)random_below(&world->random, KEYS);
     const struct entry *entry = &world->entries[number];
     uint8_t key[8], value[VALUE_MAX];
     size_t length = sizeof value;
     key_make(number, key);
-    int status = tree_lookup(side->session, side->tree, key, 8, value, &length);
+    int status = tree_lookup(owner->session, owner->tree, key, 8, value, &length);
     if (status != (entry->present ? 0 : BANYAN_ENOTFOUND) || (!status && !entry_equal(entry, value, length)))
         fail_msg("seed %llu: key %u is not what was written: %s", (unsigned long long)world->seed, number,
                  error_name(status));
@@ -266,7 +147,7 @@ static bool scan_visit(void *context, const void *key, size_t key_length, const 
 
 static void op_scan(struct world *world)
 {
-    struct side *side = world->owner;
+    struct process *owner = world->owner;
     unsigned from = (unsigned)random_below(&world->random, KEYS);
     unsigned to = from + (unsigned)random_below(&world->random, KEYS - from + 1);
     uint8_t lower[8], upper[8];
@@ -281,7 +162,7 @@ static void op_scan(struct world *world)
     key_make(from, lower);
     key_make(to, upper);
     scanned.next = scanned.reverse ? to : from;
-    check(side, tree_scan(side->session, side->tree, &range, scan_visit, &scanned));
+    process_check(owner, tree_scan(owner->session, owner->tree, &range, scan_visit, &scanned));
     if (range.limit && scanned.count == range.limit)
         return;
     for (unsigned i = scanned.reverse ? from : scanned.next; i < (scanned.reverse ? scanned.next : to); i++)
@@ -292,7 +173,7 @@ static void op_scan(struct world *world)
 
 static void op_many(struct world *world)
 {
-    struct side *side = world->owner;
+    struct process *owner = world->owner;
     struct tree_item items[MANY];
     uint8_t keys[MANY][8], values[MANY][VALUE_MAX];
     unsigned numbers[MANY], count = 1 + (unsigned)random_below(&world->random, MANY);
@@ -309,9 +190,9 @@ static void op_many(struct world *world)
             items[i].length = entry->length;
         }
     }
-    int status = put ? tree_multi_put(side->session, side->tree, items, count)
-                     : tree_multi_get(side->session, side->tree, items, count);
-    check(side, status);
+    int status = put ? tree_multi_put(owner->session, owner->tree, items, count)
+                     : tree_multi_get(owner->session, owner->tree, items, count);
+    process_check(owner, status);
     for (unsigned i = 0; i < count && !put; i++) {
         const struct entry *entry = &world->entries[numbers[i]];
         assert_int_equal(items[i].status, entry->present ? 0 : BANYAN_ENOTFOUND);
@@ -324,39 +205,39 @@ static void op_many(struct world *world)
 
 static void merge_some(struct world *world)
 {
-    struct side *side = world->owner;
+    struct process *owner = world->owner;
     struct format_key_copy from = {0};
     uint64_t least = UINT64_MAX, merged = 0;
     bool end;
     uint8_t key[8];
     key_make((unsigned)random_below(&world->random, KEYS), key);
     format_key_store(&from, (struct format_key){key, 8});
-    check(side, tree_log_apply(side->session, side->tree, &from, NULL,
-                               1 + (uint32_t)random_below(&world->random, 100), &least, &end, &merged));
+    process_check(owner,
+                  tree_log_apply(owner->session, owner->tree, &from, NULL,
+                                 1 + (uint32_t)random_below(&world->random, 100), &least, &end, &merged));
 }
 
 static void something(struct world *world)
 {
-    struct side *side = world->owner;
+    struct process *owner = world->owner;
     switch (random_below(&world->random, 12)) {
     case 0:
-        if (world->heir_count < 3)
+        if (world->processes.heir_count < 3)
             owner_dies(world);
         break;
     case 1:
-        if (world->heir_count < 3) { /* away and back, to itself */
-            owner_is_heir(world);
-            log_disown(side->log, side->session, side->tree, (struct format_key){0}, NULL, side->epoch);
-            take_over(world, side);
+        if (world->processes.heir_count < 3) { /* away and back, to itself */
+            process_gives_away(&world->processes, owner);
+            process_own(&world->processes, owner);
         }
         break;
     case 2:
     case 3:
-        heirs_end(world);
+        heirs_end(&world->processes, owner);
         break;
     case 4:
     case 5:
-        check(side, log_flush_all(side->log, side->session));
+        process_check(owner, log_flush_all(owner->log, owner->session));
         break;
     default:
         merge_some(world);
@@ -366,39 +247,34 @@ static void something(struct world *world)
 /* Everything is merged, and what the leaves have is what was written. */
 static void judge(struct world *world)
 {
-    struct side *side = world->owner;
+    struct process *owner = world->owner;
     struct tree_check_report report;
     unsigned present = 0;
-    heirs_end(world);
-    check(side, log_flush_all(side->log, side->session));
-    assert_int_equal(unmerged_count(tree_log_table(side->tree)), 0);
-    check(side, tree_check(side->session, side->tree, &report, NULL, NULL));
+    heirs_end(&world->processes, owner);
+    process_check(owner, log_flush_all(owner->log, owner->session));
+    assert_int_equal(unmerged_count(tree_log_table(owner->tree)), 0);
+    process_check(owner, tree_check(owner->session, owner->tree, &report, NULL, NULL));
     for (unsigned i = 0; i < KEYS; i++)
         present += world->entries[i].present;
     assert_int_equal(report.entries, present);
     struct scanned scanned = {.world = world};
     const struct tree_range all = {0};
-    check(side, tree_scan(side->session, side->tree, &all, scan_visit, &scanned));
+    process_check(owner, tree_scan(owner->session, owner->tree, &all, scan_visit, &scanned));
     assert_int_equal(scanned.count, present);
-    check(side, log_close(side->log, side->session));
+    process_check(owner, log_close(owner->log, owner->session));
 }
 
 static void world_run(uint64_t seed)
 {
     struct world *world = calloc(1, sizeof *world);
-    struct memory_options options = {.pool_bytes = 64 << 20};
-    struct error error = {0};
     print_message("seed %llu\n", (unsigned long long)seed);
     random_seed(&world->random, seed);
     world->seed = seed;
-    world->next_id = 1;
-    world->copies = 1 + (unsigned)(seed % 2);
-    for (uint16_t n = 0; n < NODES; n++) {
-        options.node = n;
-        assert_int_equal(memory_node_create(&world->nodes[n], &options, &error), 0);
-    }
-    side_open(world, &world->side, true);
-    take_over(world, &world->side);
+    processes_open(&world->processes, PROCESSES_NODES, 0);
+    world->processes.options.copies = 1 + (uint32_t)(seed % 2);
+    world->processes.options.seed = seed;
+    world->owner = process_start(&world->processes);
+    process_own(&world->processes, world->owner);
     for (unsigned step = 0; step < STEPS; step++) {
         uint64_t what = random_below(&world->random, 100);
         if (what < 50)
@@ -413,11 +289,7 @@ static void world_run(uint64_t seed)
             something(world);
     }
     judge(world);
-    side_close(&world->side);
-    for (unsigned i = 0; i < world->grave_count; i++)
-        side_close(&world->graves[i]);
-    for (unsigned n = 0; n < NODES; n++)
-        memory_node_destroy(world->nodes[n]);
+    processes_close(&world->processes);
     free(world);
 }
 

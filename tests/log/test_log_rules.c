@@ -313,12 +313,6 @@ static void a_doubtful_key_in_a_log_that_is_full(void **state)
 
 /* ---- what is taken over ---- */
 
-static void gives_away(struct process *process)
-{
-    world.heirs[world.heir_count++] = (struct log_heir){fabric_self(process->fabric), process->epoch};
-    log_disown(process->log, process->session, process->tree, (struct format_key){0}, NULL, process->epoch);
-}
-
 /* What a process logged when it owned the range before does not count when it owns it again. */
 static void an_entry_of_an_earlier_time(void **state)
 {
@@ -328,13 +322,13 @@ static void an_entry_of_an_earlier_time(void **state)
     process_own(&world, first);
     heirs_end(&world, first);
     process_check(first, process_put(first, 5, 1));
-    gives_away(first);
+    process_gives_away(&world, first);
     process_own(&world, second);
     heirs_end(&world, second);
     assert_int_equal(process_get(second, 5), 1);
     process_check(second, process_put(second, 5, 2));
     process_check(second, log_flush_all(second->log, second->session));
-    gives_away(second);
+    process_gives_away(&world, second);
     process_moving(&world, first); /* it is named as the owner, and logs nothing any more */
     first->epoch = world.version;
     process_dies(&world, first);
