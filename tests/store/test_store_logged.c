@@ -5,11 +5,7 @@
  * blocks may be lost, but none is in two hands. And what puts and gets cost. One thread. BANYAN_SEED replays
  * a seed, BANYAN_ROUNDS scales how many there are.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "log/processes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,28 +13,18 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "fabric/local.h"
-#include "log/log.h"
-#include "memory/memory.h"
 #include "store/store.h"
-#include "tree/rights.h"
 
 #define KEYS       120u
-#define NODES      2u
 #define STEPS      900u
 #define VALUE_MAX  (400u << 10)
 #define GRAVES_MAX 64u
 
-/* A process. */
+/* A process with its store. */
 struct side {
-    struct fabric *fabric;
-    struct tree_compute *compute;
-    struct pool_worker *worker;
-    struct tree_session *session;
+    struct process *process;
     struct store *store;
     struct store_session *records;
-    struct log *log;
-    uint64_t epoch; /* under which it owns the range */
 };
 
 struct entry {
@@ -51,13 +37,9 @@ struct entry {
 struct world {
     struct random random;
     uint64_t seed, now;
-    struct memory_node *nodes[NODES];
+    struct processes processes;
     struct side side, graves[GRAVES_MAX];
-    unsigned grave_count, copies;
-    struct log_heir heirs[3];
-    uint32_t heir_count;
-    uint16_t next_id;
-    uint64_t version;
+    unsigned grave_count;
     bool deaths; /* some owners die */
     struct entry entries[KEYS];
     uint8_t *bytes;
@@ -65,8 +47,7 @@ struct world {
 
 static void check(const struct side *side, int status)
 {
-    if (status)
-        fail_msg("%s: %s", error_name(status), tree_session_error(side->session)->text);
+    process_check(side->process, status);
 }
 
 static uint64_t world_now(void *context)
@@ -74,84 +55,32 @@ static uint64_t world_now(void *context)
     return ((const struct world *)context)->now;
 }
 
-static struct tree *tree_of(const struct side *side)
+/* The first one makes the index. It owns it from now on. */
+static void side_open(struct world *world, struct side *side)
 {
-    return store_tree(side->store);
-}
-
-static void side_open(struct world *world, struct side *side, bool first)
-{
-    const struct fabric_target *targets[NODES];
-    struct tree_switches switches = {.cache_bytes = 64 << 10};
-    struct log_options options;
     struct error error = {0};
-    for (unsigned n = 0; n < NODES; n++)
-        targets[n] = memory_node_target(world->nodes[n]);
-    *side = (struct side){0};
-    side->fabric = fabric_local_create(targets, NODES, world->next_id++, &error);
-    assert_non_null(side->fabric);
-    assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
-    assert_int_equal(tree_compute_create(&side->compute, side->fabric, &switches, &error), 0);
-    assert_int_equal(pool_worker_create(&side->worker, tree_compute_pool(side->compute), &error), 0);
-    assert_int_equal(tree_session_create(&side->session, side->compute, side->worker, &error), 0);
-    log_options_default(&options);
-    options.copies = world->copies;
-    options.segment_bytes = 64 << 10;
-    options.frame_bytes = 2048;
-    options.seed = world->seed + world->next_id;
-    assert_int_equal(log_create(&side->log, side->compute, &options, &error), 0);
-    if (first)
-        check(side, tree_format(side->session));
-    check(side, store_open(&side->store, side->session, "logged", first));
+    struct process *process = process_begin(&world->processes);
+    *side = (struct side){.process = process};
+    check(side, store_open(&side->store, process->session, "logged", process == &world->processes.all[0]));
     store_set_clock(side->store, world_now, world);
-    assert_int_equal(store_session_create(&side->records, side->store, side->session, &error), 0);
+    assert_int_equal(store_session_create(&side->records, side->store, process->session, &error), 0);
     store_session_seed(side->records, random_next(&world->random));
-    assert_int_equal(log_attach(side->log, tree_of(side), &error), 0);
+    process_attach(process, store_tree(side->store));
+    process_own(&world->processes, process);
 }
 
 static void side_close(struct side *side)
 {
-    log_destroy(side->log);
     store_session_destroy(side->records);
     store_close(side->store);
-    tree_session_destroy(side->session);
-    pool_worker_abandon(side->worker);
-    tree_compute_destroy(side->compute);
-    fabric_close(side->fabric);
-}
-
-static void adopt(struct world *world, enum tree_right right, uint64_t epoch)
-{
-    struct tree_rights_row row = {.right = right, .epoch = epoch, .logged = right == TREE_OWNED};
-    check(&world->side,
-          tree_rights_adopt(world->side.session, tree_of(&world->side), world->version, 1, &row, 1));
-}
-
-static void take_over(struct world *world)
-{
-    const struct format_key least = {(const uint8_t *)"", 0};
-    struct side *side = &world->side;
-    world->version++;
-    adopt(world, TREE_MOVING, 0);
-    side->epoch = world->version;
-    check(side, log_inherit(side->log, side->session, tree_of(side), world->heirs, world->heir_count, least,
-                            NULL, side->epoch));
-    world->version++;
-    adopt(world, TREE_OWNED, side->epoch);
-}
-
-static void owner_is_heir(struct world *world)
-{
-    assert_true(world->heir_count < 3);
-    world->heirs[world->heir_count++] = (struct log_heir){fabric_self(world->side.fabric), world->side.epoch};
+    side->process->tree = NULL; /* it was the store's */
 }
 
 static void owner_dies(struct world *world)
 {
-    owner_is_heir(world);
+    process_dies(&world->processes, world->side.process);
     world->graves[world->grave_count++] = world->side;
-    side_open(world, &world->side, false);
-    take_over(world);
+    side_open(world, &world->side);
 }
 
 /* ---- blocks ---- */
@@ -187,7 +116,7 @@ static void visit_owned(void *context, gaddr block, uint32_t bytes)
 static void visit_used(void *context, gaddr block, uint32_t bytes)
 {
     struct account *account = context;
-    if (!memory_node_is_log(account->world->nodes[gaddr_node(block)], block))
+    if (!memory_node_is_log(account->world->processes.memory[gaddr_node(block)], block))
         block_add(&account->used, block, bytes);
 }
 
@@ -211,9 +140,9 @@ static void check_blocks(struct world *world)
         present += world->entries[i].present &&
                    (!world->entries[i].expires || world->entries[i].expires > world->now);
     assert_int_equal(report.tree.entries - report.expired, present);
-    pool_worker_each_free(side->worker, visit_owned, &account);
-    for (unsigned n = 0; n < NODES; n++)
-        memory_node_each_used(world->nodes[n], visit_used, &account);
+    pool_worker_each_free(side->process->worker, visit_owned, &account);
+    for (unsigned n = 0; n < PROCESSES_NODES; n++)
+        memory_node_each_used(world->processes.memory[n], visit_used, &account);
     qsort(account.owned.items, account.owned.count, sizeof *account.owned.items, block_order);
     qsort(account.used.items, account.used.count, sizeof *account.used.items, block_order);
     for (size_t i = 0; i < account.owned.count; i++) {
@@ -296,7 +225,7 @@ static void expect(struct world *world, unsigned number, const struct store_valu
     const struct entry *entry = &world->entries[number];
     if (status != (live(world, entry) ? 0 : BANYAN_ENOTFOUND))
         fail_msg("seed %llu, key %u: %s: %s", (unsigned long long)world->seed, number, error_name(status),
-                 tree_session_error(world->side.session)->text);
+                 tree_session_error(world->side.process->session)->text);
     if (status)
         return;
     assert_int_equal(value->length, entry->length);
@@ -514,16 +443,8 @@ static void merge_some(struct world *world)
     char key[16];
     uint32_t length = (uint32_t)key_make((unsigned)below(world, KEYS), key);
     format_key_store(&from, (struct format_key){(const uint8_t *)key, length});
-    check(side, tree_log_apply(side->session, tree_of(side), &from, NULL, 1 + (uint32_t)below(world, 60),
-                               &least, &end, &merged));
-}
-
-static void heirs_end(struct world *world)
-{
-    world->version++;
-    log_cleared(world->side.log, tree_of(&world->side), (struct format_key){0}, NULL, world->side.epoch);
-    log_released(world->side.log, tree_of(&world->side), world->version);
-    world->heir_count = 0;
+    check(side, tree_log_apply(side->process->session, side->process->tree, &from, NULL,
+                               1 + (uint32_t)below(world, 60), &least, &end, &merged));
 }
 
 static void something(struct world *world)
@@ -531,22 +452,21 @@ static void something(struct world *world)
     struct side *side = &world->side;
     switch (below(world, 10)) {
     case 0:
-        if (world->deaths && world->heir_count < 3 && world->grave_count < GRAVES_MAX)
+        if (world->deaths && world->processes.heir_count < 3 && world->grave_count < GRAVES_MAX)
             owner_dies(world);
         break;
     case 1:
-        if (world->heir_count < 3) { /* away and back, to itself */
-            owner_is_heir(world);
-            log_disown(side->log, side->session, tree_of(side), (struct format_key){0}, NULL, side->epoch);
-            take_over(world);
+        if (world->processes.heir_count < 3) { /* away and back, to itself */
+            process_gives_away(&world->processes, side->process);
+            process_own(&world->processes, side->process);
         }
         break;
     case 2:
     case 3:
-        heirs_end(world);
+        heirs_end(&world->processes, side->process);
         break;
     case 4:
-        check(side, log_flush_all(side->log, side->session));
+        check(side, log_flush_all(side->process->log, side->process->session));
         break;
     default:
         merge_some(world);
@@ -584,23 +504,20 @@ static void step(struct world *world)
 static void settle(struct world *world)
 {
     struct side *side = &world->side;
-    heirs_end(world);
-    check(side, log_flush_all(side->log, side->session));
-    assert_int_equal(unmerged_count(tree_log_table(tree_of(side))), 0);
+    heirs_end(&world->processes, side->process);
+    check(side, log_flush_all(side->process->log, side->process->session));
+    assert_int_equal(unmerged_count(tree_log_table(side->process->tree)), 0);
     check_blocks(world);
 }
 
 static struct world *world_open(uint64_t seed)
 {
     struct world *world = calloc(1, sizeof *world);
-    struct memory_options options = {.pool_bytes = 128 << 20};
-    struct error error = {0};
+    const struct memory_options memory = {.pool_bytes = 128 << 20};
     assert_non_null(world);
     random_seed(&world->random, seed);
     world->seed = seed;
     world->now = 1000;
-    world->next_id = 1;
-    world->copies = 1 + (unsigned)(seed % 2);
     world->deaths = seed % 3;
     world->bytes = malloc(VALUE_MAX);
     assert_non_null(world->bytes);
@@ -608,12 +525,10 @@ static struct world *world_open(uint64_t seed)
         world->entries[i].bytes = malloc(VALUE_MAX);
         assert_non_null(world->entries[i].bytes);
     }
-    for (uint16_t n = 0; n < NODES; n++) {
-        options.node = n;
-        assert_int_equal(memory_node_create(&world->nodes[n], &options, &error), 0);
-    }
-    side_open(world, &world->side, true);
-    take_over(world);
+    processes_open_as(&world->processes, PROCESSES_NODES, &memory);
+    world->processes.options.copies = 1 + (uint32_t)(seed % 2);
+    world->processes.options.seed = seed;
+    side_open(world, &world->side);
     return world;
 }
 
@@ -622,8 +537,7 @@ static void world_close(struct world *world)
     side_close(&world->side);
     for (unsigned i = 0; i < world->grave_count; i++)
         side_close(&world->graves[i]);
-    for (unsigned n = 0; n < NODES; n++)
-        memory_node_destroy(world->nodes[n]);
+    processes_close(&world->processes);
     for (unsigned i = 0; i < KEYS; i++)
         free(world->entries[i].bytes);
     free(world->bytes);
@@ -641,7 +555,7 @@ static void world_run(uint64_t seed)
     }
     settle(world);
     op_scan(world);
-    check(&world->side, log_close(world->side.log, world->side.session));
+    check(&world->side, log_close(world->side.process->log, world->side.process->session));
     world_close(world);
 }
 
@@ -662,7 +576,7 @@ static void test_reference(void **state)
 
 static uint64_t trips(const struct world *world)
 {
-    return tree_session_stats(world->side.session)->cost.round_trips;
+    return tree_session_stats(world->side.process->session)->cost.round_trips;
 }
 
 static void test_costs(void **state)
@@ -678,7 +592,8 @@ static void test_costs(void **state)
         check(&world->side,
               store_put(world->side.records, other, key_make(i % 20, other), world->bytes, 1024, 0));
     }
-    check(&world->side, log_flush_all(world->side.log, world->side.session)); /* the value is in the leaf */
+    check(&world->side, log_flush_all(world->side.process->log,
+                                      world->side.process->session)); /* the value is in the leaf */
     uint64_t before = trips(world);
     check(&world->side, store_put(world->side.records, key, length, world->bytes, 1024, 0));
     assert_int_equal(trips(world) - before, 1); /* the record and its entry, in one list */
@@ -699,7 +614,7 @@ static void test_costs(void **state)
         check(&world->side, store_modify(world->side.records, key, length, STORE_NEED_VALUE, change_function,
                                          &change, NULL, NULL));
         assert_int_equal(trips(world) - before, 1 + merged); /* what is merged is read in its leaf */
-        check(&world->side, log_flush_all(world->side.log, world->side.session));
+        check(&world->side, log_flush_all(world->side.process->log, world->side.process->session));
     }
     world_close(world);
 }
