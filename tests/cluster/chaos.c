@@ -28,15 +28,31 @@ const struct chaos_variant chaos_variants_rdma[] = {
     {NULL, CHAOS_RDMA, CHAOS_KILL},
 };
 
-const struct chaos_variant *chaos_variant_find(const char *name)
+bool chaos_variant_logs(const struct chaos_variant *variant)
 {
-    for (const struct chaos_variant *variant = chaos_variants; variant->name; variant++)
-        if (!strcmp(variant->name, name))
+    return variant->reach != CHAOS_MAPPED && variant->reach != CHAOS_BOTH;
+}
+
+static const struct chaos_variant *find_in(const struct chaos_variant *variants, const char *name,
+                                           size_t length)
+{
+    for (const struct chaos_variant *variant = variants; variant->name; variant++)
+        if (strlen(variant->name) == length && !strncmp(variant->name, name, length))
             return variant;
-    for (const struct chaos_variant *variant = chaos_variants_rdma; variant->name; variant++)
-        if (!strcmp(variant->name, name))
-            return variant;
-    fail_hard("no variant is called %s", name);
+    return NULL;
+}
+
+const struct chaos_variant *chaos_variant_find(const char *name, bool *logged)
+{
+    const char *more = strchr(name, '+');
+    const size_t length = more ? (size_t)(more - name) : strlen(name);
+    const struct chaos_variant *variant = find_in(chaos_variants, name, length);
+    if (!variant)
+        variant = find_in(chaos_variants_rdma, name, length);
+    *logged = more != NULL;
+    if (!variant || (more && (strcmp(more, "+log") != 0 || !chaos_variant_logs(variant))))
+        fail_hard("no variant is called %s", name);
+    return variant;
 }
 
 uint32_t chaos_lease_ms(const struct chaos_variant *variant)
@@ -138,6 +154,7 @@ static void create_load(struct chaos *chaos)
         .seed = chaos->options->seed,
         .lease_ms = {chaos->options->lease_ms, chaos->options->survivor_lease_ms},
         .copy = chaos->options->variant->reach == CHAOS_COPY,
+        .logged = chaos->options->logged,
         .secret_file = chaos->secret_file[0] ? chaos->secret_file : NULL,
         .lies = chaos->options->lies};
     char memories[512];
@@ -163,7 +180,12 @@ static void start_cluster(struct chaos *chaos)
 
 /* ---- what is watched ---- */
 
-/* A counter of a memory node's metrics. */
+static const char *log_name(const struct chaos *chaos)
+{
+    return chaos->options->logged ? "+log" : "";
+}
+
+/* A number of a memory node's metrics. */
 static uint64_t memory_counter(struct chaos *chaos, unsigned node, const char *name)
 {
     char *text = http_get(process_http(chaos->memories[node]), "/metrics", NULL);
@@ -210,6 +232,18 @@ static bool fenced(void *context)
             memory_counter(fencing->chaos, i, "banyan_memory_fenced_total") == fencing->before[i])
             return false;
     return true;
+}
+
+/* Each of the processes that run keeps a log at some memory node. */
+static bool logs_kept(void *context)
+{
+    struct chaos *chaos = context;
+    uint64_t most = 0;
+    for (unsigned i = 0; i < MEMORY_NODES; i++) {
+        const uint64_t here = memory_counter(chaos, i, "banyan_memory_log_processes");
+        most = here > most ? here : most;
+    }
+    return most >= COMPUTES;
 }
 
 /* ---- deeds ---- */
@@ -325,9 +359,9 @@ static void tell_round(struct chaos *chaos)
     struct load_figures a, b;
     kind_of(chaos)->figures(chaos->load, 0, &a);
     kind_of(chaos)->figures(chaos->load, 1, &b);
-    printf("%s %u: operations %" PRIu64 "+%" PRIu64 ", unknown %" PRIu64 "+%" PRIu64 ", refused %" PRIu64
+    printf("%s%s %u: operations %" PRIu64 "+%" PRIu64 ", unknown %" PRIu64 "+%" PRIu64 ", refused %" PRIu64
            "+%" PRIu64 ", disconnected %" PRIu64 ", survivor's longest %.1f ms (%s)\n",
-           chaos->options->variant->name, chaos->round, a.operations, b.operations, a.unknown, b.unknown,
+           chaos->options->variant->name, log_name(chaos), chaos->round, a.operations, b.operations, a.unknown, b.unknown,
            a.refused, b.refused, a.disconnected + b.disconnected, (double)b.longest_ns / 1e6, b.longest);
     fflush(stdout);
 }
@@ -351,8 +385,8 @@ static json_t *check(struct chaos *chaos, bool reclaim, int code_wanted, int cod
     json_t *json = json_loads(result.output, 0, NULL);
     if (!json || (result.code != code_wanted && result.code != code_wanted_too) ||
         !json_is_true(json_object_get(json, "sound")))
-        fail_hard("%s, deed %u, seed %" PRIu64 ": banyan check%s ended with %d:\n%s%s",
-                  chaos->options->variant->name, chaos->round, chaos->options->seed,
+        fail_hard("%s%s, deed %u, seed %" PRIu64 ": banyan check%s ended with %d:\n%s%s",
+                  chaos->options->variant->name, log_name(chaos), chaos->round, chaos->options->seed,
                   reclaim ? " --reclaim" : "", result.code, result.output, result.error);
     return json;
 }
@@ -451,6 +485,8 @@ void chaos_run(const struct chaos_options *options, struct chaos_result *result)
     scene_open(&chaos->scene);
     start_cluster(chaos);
     kind_of(chaos)->start(chaos->load, chaos->computes);
+    if (options->logged)
+        wait_until(logs_kept, chaos, "both compute nodes to keep a log");
     run_deeds(chaos);
     kind_of(chaos)->calm(chaos->load, options->stall_max_ns);
     kind_of(chaos)->advance(chaos->load, 100);
@@ -465,12 +501,12 @@ void chaos_run(const struct chaos_options *options, struct chaos_result *result)
 
 void chaos_print(const struct chaos_options *options, const struct chaos_result *result)
 {
-    printf("%s, seed %" PRIu64 ": %" PRIu64 " deeds, %" PRIu64 " operations, %" PRIu64
+    printf("%s%s, seed %" PRIu64 ": %" PRIu64 " deeds, %" PRIu64 " operations, %" PRIu64
            " outcomes unknown, %" PRIu64 " refused, %" PRIu64
            " connections lost, survivor's longest stall %.1f ms, "
            "%" PRIu64 " entries, %" PRIu64 " blocks (%" PRIu64 " bytes) lost, %" PRIu64 " given back\n",
-           options->variant->name, options->seed, result->deeds, result->operations, result->unknown,
-           result->refused, result->disconnected, (double)result->longest_ns / 1e6, result->entries,
+           options->variant->name, options->logged ? "+log" : "", options->seed, result->deeds,
+           result->operations, result->unknown, result->refused, result->disconnected, (double)result->longest_ns / 1e6, result->entries,
            result->blocks_lost, result->bytes_lost, result->blocks_reclaimed);
     fflush(stdout);
 }

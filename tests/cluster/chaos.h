@@ -29,7 +29,10 @@ struct chaos_variant {
 extern const struct chaos_variant chaos_variants[]; /* ends with a NULL name */
 /* On the NIC at $BANYAN_RDMA_ADDRESS; of RESP servers. */
 extern const struct chaos_variant chaos_variants_rdma[]; /* as above */
-const struct chaos_variant *chaos_variant_find(const char *name);
+/* "NAME", or "NAME+log": with owners' logs. */
+const struct chaos_variant *chaos_variant_find(const char *name, bool *logged);
+/* Whether its compute nodes can keep a log: none has mapped a pool. */
+bool chaos_variant_logs(const struct chaos_variant *variant);
 
 /* Leases of a short run. A busy machine may hold a process up for a second, and a survivor that is fenced
  * fails the run: its lease is one that no load eats up. The compute node that things are done to has the
@@ -45,6 +48,7 @@ struct chaos_options {
     const struct chaos_variant *variant;
     const struct load_kind *kind; /* NULL: RESP servers */
     const char *lies;             /* of the library's kind: see load_kind.h */
+    bool logged;                  /* the compute nodes keep logs (--log auto); the run fails if they do not */
     uint64_t seed;
     unsigned deeds;
     uint64_t until_ns;          /* no more deeds after this; 0: all of them */

@@ -18,6 +18,7 @@ struct load_setup {
     uint64_t seed;
     uint32_t lease_ms[LOAD_SERVERS];
     bool copy;               /* map no pools */
+    bool logged;             /* compute nodes keep logs */
     const char *secret_file; /* of the memory nodes; NULL: none */
     const char *lies;        /* how the workers lie: "lose", "miss"; NULL: not at all (library only) */
 };

@@ -34,6 +34,8 @@ static const char *servers_compute(void *object, unsigned server, const char *me
                                "--lease",
                                text_of("%u", servers->setup.lease_ms[server]),
                                servers->setup.copy ? "--copy" : "--no-copy",
+                               "--log",
+                               servers->setup.logged ? "auto" : "none",
                                NULL};
     size_t used = sizeof all / sizeof *all - 1;
     memcpy(arguments, all, sizeof all);

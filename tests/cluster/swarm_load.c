@@ -85,6 +85,7 @@ static void *library_create(const struct load_setup *setup, const char *memories
     load->setup = *setup;
     load->shared = shared_create(&load->descriptor);
     load->shared->seed = setup->seed;
+    load->shared->logged = setup->logged;
     load->shared->calm_ns = 1; /* waits are measured, but not judged yet */
     snprintf(load->memories, sizeof load->memories, "%s", memories);
     run_worker(load, "fill");

@@ -38,6 +38,7 @@ struct shared_place {
 struct shared {
     struct history history;
     uint64_t seed;
+    uint32_t logged;  /* the compute nodes keep logs */
     uint32_t order;   /* enum shared_order, for all */
     uint32_t places;  /* taken so far: the conductor counts them up before it starts a process */
     uint64_t calm_ns; /* nothing is done to the cluster from here on; 0: not so */

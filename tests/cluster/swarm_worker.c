@@ -293,6 +293,7 @@ int swarm_worker_main(int argc, char **argv)
                                      .timeout_ms = 5 * (uint32_t)atoi(argv[5]),
                                      .secret_file = argv[7],
                                      .own = BANYAN_OWN_AUTO,
+                                     .log = worker.shared->logged ? BANYAN_LOG_AUTO : BANYAN_LOG_NONE,
                                      .format = !strcmp(worker.mode, "fill"),
                                      .message = message,
                                      .message_bytes = sizeof message};

@@ -1,7 +1,7 @@
 /*
  * test_kill.c - nothing that was acknowledged is lost, no lock is stuck and no memory leaks, whatever happens
  * to a compute node under load. Without arguments the short form of all variants; scripts/soak gives
- * arguments: test_kill VARIANT DEEDS SEED LEASE_MS [MINUTES]
+ * arguments: test_kill VARIANT[+log] DEEDS SEED LEASE_MS [MINUTES]
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -50,24 +50,39 @@ static void test_variant_rdma(void **state)
 }
 
 /* The short form. */
-static void test_variant(void **state)
+static void run_short(const struct chaos_variant *variant, bool logged, unsigned deeds)
 {
-    const struct chaos_variant *variant = *state;
+    const bool slow = variant->deed == CHAOS_STOP || variant->deed == CHAOS_HOLD;
     struct chaos_options options = {.variant = variant,
+                                    .logged = logged,
                                     .seed = 1,
-                                    .deeds =
-                                        variant->deed == CHAOS_STOP || variant->deed == CHAOS_HOLD ? 3 : 10,
+                                    .deeds = slow ? 3 : deeds,
                                     .lease_ms = chaos_lease_ms(variant),
                                     .survivor_lease_ms = CHAOS_LEASE_LONG_MS,
                                     .stall_max_ns = CHAOS_STALL_NS};
     run_variant(&options);
 }
 
+static void test_variant(void **state)
+{
+    run_short(*state, false, 10);
+}
+
+/* With owners' logs: the rest runs in scripts/soak. */
+static const char *const logged_names[] = {"kill-tcp+log", "stop-tcp+log", "cut+log"};
+
+static void test_variant_logged(void **state)
+{
+    bool logged;
+    const struct chaos_variant *variant = chaos_variant_find(*state, &logged);
+    run_short(variant, logged, 6);
+}
+
 static int soak(int count, char **arguments)
 {
-    struct chaos_options options = {
-        .variant = chaos_variant_find(arguments[1]), .tell = true, .verify_every = 10};
+    struct chaos_options options = {.tell = true, .verify_every = 10};
     struct chaos_result result;
+    options.variant = chaos_variant_find(arguments[1], &options.logged);
     options.deeds = (unsigned)strtoul(arguments[2], NULL, 10);
     options.seed = strtoull(arguments[3], NULL, 10);
     options.lease_ms = options.survivor_lease_ms = (uint32_t)strtoul(arguments[4], NULL, 10);
@@ -99,6 +114,11 @@ int main(int count, char **arguments)
     const char *name = count < 2 ? NULL : arguments[1];
     size_t used = add_variants(tests, chaos_variants, test_variant, name);
     used += add_variants(tests + used, chaos_variants_rdma, test_variant_rdma, name);
+    for (size_t i = 0; i < sizeof logged_names / sizeof *logged_names; i++)
+        if (!name || !strcmp(name, logged_names[i]))
+            tests[used++] = (struct CMUnitTest){.name = logged_names[i],
+                                                .test_func = test_variant_logged,
+                                                .initial_state = (void *)(uintptr_t)logged_names[i]};
     if (!used)
         fail_hard("no variant is called %s", name);
     return _cmocka_run_group_tests("kill", tests, used, NULL, NULL);

@@ -2,7 +2,7 @@
  * test_swarm.c - the swarm's driver, histories and judges on clusters of real processes: compute nodes that
  * are programs with the public library, over TCP and on mapped pools, are killed, stopped, cut off, held up
  * and slowed. Without arguments the short form of all variants; scripts/soak gives arguments: test_swarm
- * VARIANT DEEDS SEED LEASE_MS
+ * VARIANT[+log] DEEDS SEED LEASE_MS
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -33,13 +33,13 @@ static uint64_t seed_with(bool records, uint64_t seed)
     }
 }
 
-static void test_variant(void **state)
+static void run_short(const struct chaos_variant *variant, bool logged)
 {
-    const struct chaos_variant *variant = *state;
     uint64_t number = (uint64_t)(variant - chaos_variants);
     bool slow = variant->deed == CHAOS_STOP || variant->deed == CHAOS_HOLD;
     struct chaos_options options = {.variant = variant,
                                     .kind = &load_library,
+                                    .logged = logged,
                                     .seed = seed_with(number % 2, number * 100 + 1),
                                     .deeds = slow ? 2 : 6,
                                     .lease_ms = chaos_lease_ms(variant),
@@ -53,6 +53,17 @@ static void test_variant(void **state)
     assert_int_equal(result.blocks_lost, result.blocks_reclaimed);
 }
 
+static void test_variant(void **state)
+{
+    run_short(*state, false);
+}
+
+/* With owners' logs: the rest runs in scripts/soak. */
+static void test_variant_logged(void **state)
+{
+    run_short(*state, true);
+}
+
 /* A run in a process of its own, whose message is looked at: with workers that lie it must fail. */
 static void expect_noticed(const char *lies)
 {
@@ -63,7 +74,7 @@ static void expect_noticed(const char *lies)
     pid_t child = fork();
     if (child == 0) {
         dup2(ends[1], STDERR_FILENO);
-        struct chaos_options options = {.variant = chaos_variant_find("kill-tcp"),
+        struct chaos_options options = {.variant = &chaos_variants[0],
                                         .kind = &load_library,
                                         .lies = lies,
                                         .seed = 2,
@@ -101,14 +112,14 @@ static void missed_keys_are_noticed(void **state)
 
 static int soak(char **arguments)
 {
-    struct chaos_options options = {.variant = chaos_variant_find(arguments[1]),
-                                    .kind = &load_library,
+    struct chaos_options options = {.kind = &load_library,
                                     .deeds = (unsigned)strtoul(arguments[2], NULL, 10),
                                     .seed = strtoull(arguments[3], NULL, 10),
                                     .lease_ms = (uint32_t)strtoul(arguments[4], NULL, 10),
                                     .tell = true,
                                     .verify_every = 10};
     struct chaos_result result;
+    options.variant = chaos_variant_find(arguments[1], &options.logged);
     options.survivor_lease_ms = options.lease_ms;
     options.stall_max_ns = (options.lease_ms + 10000) * MS;
     chaos_run(&options, &result);
@@ -129,6 +140,10 @@ int main(int count, char **arguments)
             tests[used++] = (struct CMUnitTest){.name = variant->name,
                                                 .test_func = test_variant,
                                                 .initial_state = (void *)(uintptr_t)variant};
+    if (count < 2 || !strcmp(arguments[1], "kill-tcp+log"))
+        tests[used++] = (struct CMUnitTest){.name = "kill-tcp+log",
+                                            .test_func = test_variant_logged,
+                                            .initial_state = (void *)(uintptr_t)&chaos_variants[0]};
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(lost_writes_are_noticed);
     tests[used++] = (struct CMUnitTest)cmocka_unit_test(missed_keys_are_noticed);
     return _cmocka_run_group_tests("swarm_processes", tests, used, NULL, NULL);
