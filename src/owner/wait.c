@@ -1,6 +1,6 @@
 /*
  * wait.c - see wait.h. A waiting operation looks for what keeps it, and does what it can about that: adopts
- * what is new, ends what a dead process has begun, takes over the ranges of one that is gone.
+ * what is new, ends what a dead process has begun, takes over the ranges of one that is gone, inherits.
  *
  * Many operations wait at once where a range is away. One of them looks at the board every LOOK_NS; the
  * others sleep, and try their table of rights again.
@@ -10,12 +10,15 @@
 #include <string.h>
 
 #include "owner/board.h"
+#include "owner/heirs.h"
 #include "owner/refused.h"
 
 #define LOOK_NS        (500 * MICROSECOND)
 #define SLEEP_NS       (200 * MICROSECOND)
 #define SLEEP_LAST_NS  (2 * MILLISECOND)
 #define SLEEP_FRACTION 8u /* of what the operation has waited already */
+/* An operation that has waited so long inherits what the keeper has not begun to. */
+#define INHERIT_NS (2 * MILLISECOND)
 /* A lapsed lease is looked at after this, after twice as long, and so on up to SLEEP_NS, then from the start:
  * looks at equal distances could all fall between a lease's end and the next echo, where that comes just
  * behind it. */
@@ -143,6 +146,23 @@ static bool passing(int status)
            status == BANYAN_EUNKNOWN || status == BANYAN_EBUSY || status == BANYAN_ECONFLICT;
 }
 
+static bool is_keeper(struct owner *owner)
+{
+    spinlock_lock(&owner->lock);
+    const bool keeper = owner->keeper == task_self();
+    spinlock_unlock(&owner->lock);
+    return keeper;
+}
+
+/* The keeper is first, since it holds up no others of its thread. But it may be at work for long (a transfer
+ * waits for other processes), and its own operations may be what waits here: samples for its share.
+ * What fails is tried again. */
+static void inherit(struct owner *owner, struct tree_session *session, uint64_t waited)
+{
+    if (owner_heirs_pending(owner) && (waited >= INHERIT_NS || is_keeper(owner)))
+        (void)owner_heirs_step(owner, session);
+}
+
 int owner_wait_for(void *context, struct tree_session *session, struct tree *tree, struct fabric_process peer,
                    uint64_t since)
 {
@@ -160,6 +180,7 @@ int owner_wait_for(void *context, struct tree_session *session, struct tree *tre
     status = hear(owner, session, &done);
     if (!status && !done && my_look(owner))
         status = look(owner, session, tree, peer, &done);
+    inherit(owner, session, began - since);
     if (!done)
         task_sleep(pause_of(began - since));
     uint64_t took = task_now() - began;
