@@ -146,6 +146,25 @@ int format_log_scan(const struct format_log_segment *segment, const uint8_t *byt
                     int (*visit)(void *context, const struct format_log_entry *entry), void *context,
                     struct format_log_scan *scan);
 
+/* The frames that are under way in a segment begin and end within so many bytes. So where no frame is for so
+ * long, behind one that is, none was written. */
+#define FORMAT_LOG_SPAN (1u << 20)
+
+/* How far a segment's content was looked at, from its beginning on. */
+struct format_log_reach {
+    uint32_t position; /* nothing below is of interest any more */
+    uint32_t end;      /* of the last frame, whole or torn */
+};
+#define FORMAT_LOG_REACH_FIRST                                                                               \
+    {                                                                                                        \
+        FORMAT_LOG_BLOCK, FORMAT_LOG_BLOCK                                                                   \
+    }
+
+/* Looks at the first `length` of a segment's bytes, going on where it has ended before. True: no frame begins
+ * behind these bytes. */
+bool format_log_reach(const struct format_log_segment *segment, const uint8_t *bytes, uint32_t length,
+                      struct format_log_reach *reach);
+
 /* ---- control blocks ---- */
 
 /* The word says up to which sequence everything is merged. It can be written alone: 12 bits of it are a check

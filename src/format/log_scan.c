@@ -74,3 +74,27 @@ int format_log_scan(const struct format_log_segment *segment, const uint8_t *byt
         find_corrupt(segment, bytes, limit, scan);
     return 0;
 }
+
+bool format_log_reach(const struct format_log_segment *segment, const uint8_t *bytes, uint32_t length,
+                      struct format_log_reach *reach)
+{
+    const bool all = length >= segment->size;
+    struct format_log_segment part = *segment;
+    if (!all)
+        part.size = length / FORMAT_LOG_BLOCK * FORMAT_LOG_BLOCK;
+    /* A frame that goes on behind the bytes is not one yet. */
+    const uint32_t limit = all                                ? segment->size
+                           : part.size > FORMAT_LOG_FRAME_MAX ? part.size - FORMAT_LOG_FRAME_MAX
+                                                              : 0;
+    while (reach->position < limit) {
+        struct format_log_view view;
+        const enum format_log_found found = format_log_frame_find(&part, bytes, reach->position, &view);
+        if (found == FORMAT_LOG_NOTHING) {
+            reach->position += FORMAT_LOG_BLOCK;
+            continue;
+        }
+        reach->position += view.bytes;
+        reach->end = reach->position;
+    }
+    return all || (reach->position > reach->end && reach->position - reach->end >= FORMAT_LOG_SPAN);
+}

@@ -1,8 +1,11 @@
 /*
  * inherit.c - What an earlier owner has logged of a range and not merged (L7 of docs/internals/log.md): its
- * segments are READ, entries above its watermark are sorted out, and logged again. Costs the READs of its
- * segments, four megabytes in a wait, and as many WRITEs as what is logged again has frames, some in a wait.
- * Takes memory for one segment and for the entries of the range.
+ * segments are READ, entries above its watermark are sorted out, and logged again. Costs the READs of what is
+ * used of its segments, and as many WRITEs as what is logged again has frames, some in a wait. Takes memory
+ * for one segment, and for all entries that are not merged.
+ *
+ * A process that dies leaves many ranges, which one transfer gives to others under one epoch. Their next
+ * owner reads its log once: the READING is kept from the first range to the last, until heirs are taken off.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -17,13 +20,31 @@
 #define READS_MAX 4u
 /* Frames that leave in one wait. */
 #define FRAMES 8u
+/* Of a reading. */
+#define PROCESSES_MAX 16u
+/* The first READ of a segment, and the next ones: as much as proves that one which is hardly used ends. */
+#define READ_FIRST (FORMAT_LOG_SPAN + (256u << 10))
+#define READ_NEXT  (2u << 20)
 
 struct found {
     uint64_t epoch, sequence;
-    uint16_t node; /* in whose stream it lay */
+    uint32_t at;          /* of key and value in the bytes */
+    uint16_t index, node; /* its number; in whose stream it lay */
     uint8_t key_length, value_length;
+    uint8_t process; /* of the reading */
     bool deleted;
-    uint32_t at; /* of key and value in the bytes */
+};
+
+/* What the logs of some processes have above their watermarks, of all ranges. It was read behind the transfer
+ * by which this process got the ranges of `epoch`: what the logs have of these does not grow any more. */
+struct log_reading {
+    uint64_t epoch;
+    struct fabric_process processes[PROCESSES_MAX];
+    uint32_t process_count;
+    struct found *entries; /* owned; sorted: by index and key, of one key the latest first */
+    uint32_t count, capacity;
+    uint8_t *bytes; /* owned */
+    uint32_t used, room;
 };
 
 struct inherit {
@@ -34,15 +55,12 @@ struct inherit {
     const struct format_key *upper;
     const struct log_heir *heirs;
     uint32_t heir_count;
+    struct log_reading *reading; /* owned */
     /* of the process that is read */
     struct fabric_process process;
     uint64_t watermark;
     uint16_t node;
-    uint8_t *segment;      /* FORMAT_LOG_SEGMENT_MAX; owned */
-    struct found *entries; /* owned */
-    uint32_t count, capacity;
-    uint8_t *bytes; /* owned */
-    uint32_t used, room;
+    uint8_t *segment; /* FORMAT_LOG_SEGMENT_MAX; owned; NULL: nothing is read */
 };
 
 static int no_memory(struct inherit *inherit)
@@ -100,54 +118,50 @@ const char *log_control_judge(const uint8_t bytes[FORMAT_LOG_BLOCK], struct fabr
     return fault;
 }
 
-/* Under which epoch the process is an heir; false: the entry is not of this range, or of another time. */
-static bool entry_counts(const struct inherit *inherit, const struct format_log_entry *entry)
+/* Room for one more entry, and its bytes. */
+static bool reading_reserve(struct log *log, struct log_reading *reading, uint32_t bytes)
 {
-    if (entry->sequence <= inherit->watermark || entry->index != tree_number(inherit->tree) ||
-        format_key_compare(entry->key, inherit->lower) < 0 ||
-        (inherit->upper && format_key_compare(entry->key, *inherit->upper) >= 0))
-        return false;
-    for (uint32_t i = 0; i < inherit->heir_count; i++)
-        if (fabric_process_equal(inherit->heirs[i].process, inherit->process) &&
-            inherit->heirs[i].epoch == entry->epoch)
-            return true;
-    return false;
+    if (reading->count == reading->capacity) {
+        const uint32_t capacity = reading->capacity ? 2 * reading->capacity : 1024;
+        struct found *entries = heap_resize(&log->heap, reading->entries, capacity * sizeof *entries);
+        if (!entries)
+            return false;
+        reading->entries = entries;
+        reading->capacity = capacity;
+    }
+    if (reading->room - reading->used < bytes) {
+        const uint32_t room = reading->room ? 2 * reading->room : 64u << 10;
+        uint8_t *grown = heap_resize(&log->heap, reading->bytes, room);
+        if (!grown)
+            return false;
+        reading->bytes = grown;
+        reading->room = room;
+    }
+    return true;
 }
 
 static int entry_keep(void *context, const struct format_log_entry *entry)
 {
     struct inherit *inherit = context;
-    if (!entry_counts(inherit, entry))
+    struct log_reading *reading = inherit->reading;
+    const uint32_t bytes = entry->key.length + entry->value_length;
+    if (entry->sequence <= inherit->watermark)
         return 0;
-    if (inherit->count == inherit->capacity) {
-        uint32_t capacity = inherit->capacity ? 2 * inherit->capacity : 1024;
-        struct found *entries =
-            heap_resize(&inherit->log->heap, inherit->entries, capacity * sizeof *entries);
-        if (!entries)
-            return no_memory(inherit);
-        inherit->entries = entries;
-        inherit->capacity = capacity;
-    }
-    uint32_t bytes = entry->key.length + entry->value_length;
-    if (inherit->room - inherit->used < bytes) {
-        uint32_t room = inherit->room ? 2 * inherit->room : 64u << 10;
-        uint8_t *grown = heap_resize(&inherit->log->heap, inherit->bytes, room);
-        if (!grown)
-            return no_memory(inherit);
-        inherit->bytes = grown;
-        inherit->room = room;
-    }
-    inherit->entries[inherit->count++] = (struct found){.epoch = entry->epoch,
+    if (!reading_reserve(inherit->log, reading, bytes))
+        return no_memory(inherit);
+    reading->entries[reading->count++] = (struct found){.epoch = entry->epoch,
                                                         .sequence = entry->sequence,
+                                                        .at = reading->used,
+                                                        .index = entry->index,
                                                         .node = inherit->node,
                                                         .key_length = (uint8_t)entry->key.length,
                                                         .value_length = entry->value_length,
-                                                        .deleted = entry->kind == FORMAT_LOG_DELETE,
-                                                        .at = inherit->used};
-    memcpy(inherit->bytes + inherit->used, entry->key.bytes, entry->key.length);
+                                                        .process = (uint8_t)reading->process_count,
+                                                        .deleted = entry->kind == FORMAT_LOG_DELETE};
+    memcpy(reading->bytes + reading->used, entry->key.bytes, entry->key.length);
     if (entry->value_length)
-        memcpy(inherit->bytes + inherit->used + entry->key.length, entry->value, entry->value_length);
-    inherit->used += bytes;
+        memcpy(reading->bytes + reading->used + entry->key.length, entry->value, entry->value_length);
+    reading->used += bytes;
     return 0;
 }
 
@@ -168,17 +182,21 @@ static int block_fault(struct inherit *inherit, const char *name, gaddr address,
         tree_name(inherit->tree), name, inherit->process.compute_id, (unsigned long long)address, fault);
 }
 
+/* An owner that lives may write it just now. */
 static int header_read(struct inherit *inherit, struct listed *listed)
 {
-    uint8_t bytes[FORMAT_LOG_BLOCK];
-    int status = log_bytes_read(inherit->session, listed->pool.address, bytes, sizeof bytes);
-    if (status)
-        return status;
-    listed->header.size = 0;
-    if (log_block_empty(bytes)) /* taken, and not begun */
-        return 0;
-    const char *fault = log_segment_judge(bytes, inherit->process, &listed->pool, &listed->header);
-    return !fault ? 0 : block_fault(inherit, "a segment", listed->pool.address, fault);
+    const char *fault = NULL;
+    for (uint32_t attempt = 0; attempt < READS_MAX; attempt++) {
+        uint8_t bytes[FORMAT_LOG_BLOCK];
+        int status = log_bytes_read(inherit->session, listed->pool.address, bytes, sizeof bytes);
+        listed->header.size = 0;
+        if (status || log_block_empty(bytes)) /* taken, and not begun */
+            return status;
+        fault = log_segment_judge(bytes, inherit->process, &listed->pool, &listed->header);
+        if (!fault)
+            return 0;
+    }
+    return block_fault(inherit, "a segment", listed->pool.address, fault);
 }
 
 static int segment_fault(struct inherit *inherit, const struct listed *listed,
@@ -193,6 +211,26 @@ static int segment_fault(struct inherit *inherit, const struct listed *listed,
         scan->corrupt_bytes);
 }
 
+/* READs the segment up to where its frames end for certain: *used, its size from here on. */
+static int segment_read(struct inherit *inherit, const struct listed *listed, struct format_log_segment *used)
+{
+    struct format_log_reach reach = FORMAT_LOG_REACH_FIRST;
+    *used = listed->header;
+    for (used->size = 0; used->size < listed->header.size;) {
+        const uint32_t wanted = used->size ? READ_NEXT : READ_FIRST, left = listed->header.size - used->size;
+        const uint32_t piece = wanted < left ? wanted : left;
+        int status = log_bytes_read(inherit->session, listed->pool.address + used->size,
+                                    inherit->segment + used->size, piece);
+        if (status)
+            return status;
+        used->size += piece;
+        if (format_log_reach(&listed->header, inherit->segment, used->size, &reach) &&
+            used->size >= listed->known)
+            break;
+    }
+    return 0;
+}
+
 /* *before: what the segment says of the one before it, if it may be believed; else 0. */
 static int segment_scan(struct inherit *inherit, struct listed *listed, uint32_t *before)
 {
@@ -200,19 +238,18 @@ static int segment_scan(struct inherit *inherit, struct listed *listed, uint32_t
     *before = 0;
     for (uint32_t attempt = 0;; attempt++) {
         const uint64_t nonce = listed->header.nonce;
-        const uint32_t count = inherit->count, used = inherit->used;
-        int status =
-            log_bytes_read(inherit->session, listed->pool.address, inherit->segment, listed->header.size);
+        const uint32_t count = inherit->reading->count, used = inherit->reading->used;
+        struct format_log_segment read;
+        int status = segment_read(inherit, listed, &read);
         if (!status)
-            status =
-                format_log_scan(&listed->header, inherit->segment, listed->known, entry_keep, inherit, &scan);
+            status = format_log_scan(&read, inherit->segment, listed->known, entry_keep, inherit, &scan);
         if (status)
             return status;
         if (!scan.corrupt_regions)
             break;
         /* An owner that lives goes on: what was read first may be older than what was read last. */
-        inherit->count = count;
-        inherit->used = used;
+        inherit->reading->count = count;
+        inherit->reading->used = used;
         status = header_read(inherit, listed);
         if (status)
             return status;
@@ -331,7 +368,7 @@ static int watermark_find(struct inherit *inherit)
     return status;
 }
 
-static int process_read(struct inherit *inherit)
+static int streams_read(struct inherit *inherit)
 {
     int status = watermark_find(inherit);
     for (uint16_t n = 0; n < inherit->log->memory_nodes && !status; n++) {
@@ -345,47 +382,123 @@ static int process_read(struct inherit *inherit)
     return status;
 }
 
+/* Adds what the process's log has to the reading; all of it, or nothing. */
+static int process_read(struct inherit *inherit)
+{
+    struct log_reading *reading = inherit->reading;
+    const uint32_t count = reading->count, used = reading->used;
+    if (!inherit->segment)
+        inherit->segment = heap_allocate(&inherit->log->heap, FORMAT_LOG_SEGMENT_MAX);
+    int status = inherit->segment ? streams_read(inherit) : no_memory(inherit);
+    if (status) {
+        reading->count = count;
+        reading->used = used;
+    } else {
+        reading->processes[reading->process_count++] = inherit->process;
+    }
+    return status;
+}
+
 /* ---- sorting out ---- */
 
 static struct format_key key_of(const struct inherit *inherit, const struct found *entry)
 {
-    return (struct format_key){inherit->bytes + entry->at, entry->key_length};
+    return (struct format_key){inherit->reading->bytes + entry->at, entry->key_length};
 }
 
-struct sorted {
-    const struct inherit *inherit;
-    const struct found *entry;
-};
-
-/* By key; of one key the latest first. */
-static int sorted_compare(const void *a, const void *b)
+static int found_compare(const void *a, const void *b, void *bytes)
 {
-    const struct sorted *one = a, *two = b;
-    int order = format_key_compare(key_of(one->inherit, one->entry), key_of(two->inherit, two->entry));
+    const struct found *one = a, *two = b;
+    if (one->index != two->index)
+        return one->index < two->index ? -1 : 1;
+    const struct format_key left = {(const uint8_t *)bytes + one->at, one->key_length};
+    const struct format_key right = {(const uint8_t *)bytes + two->at, two->key_length};
+    int order = format_key_compare(left, right);
     if (order)
         return order;
-    if (one->entry->epoch != two->entry->epoch)
-        return one->entry->epoch < two->entry->epoch ? 1 : -1;
-    return one->entry->sequence < two->entry->sequence   ? 1
-           : one->entry->sequence > two->entry->sequence ? -1
-                                                         : 0;
+    if (one->epoch != two->epoch)
+        return one->epoch < two->epoch ? 1 : -1;
+    return one->sequence < two->sequence ? 1 : one->sequence > two->sequence ? -1 : 0;
+}
+
+static int reading_find(const struct log_reading *reading, struct fabric_process process)
+{
+    for (uint32_t i = 0; i < reading->process_count; i++)
+        if (fabric_process_equal(reading->processes[i], process))
+            return (int)i;
+    return -1;
+}
+
+/* All heirs of the range are in the reading then. */
+static int reading_complete(struct inherit *inherit)
+{
+    struct log_reading *reading = inherit->reading;
+    const uint32_t before = reading->process_count;
+    int status = 0;
+    for (uint32_t i = 0; i < inherit->heir_count && !status; i++) {
+        inherit->process = inherit->heirs[i].process; /* may be an heir twice */
+        if (reading_find(reading, inherit->process) < 0)
+            status = process_read(inherit);
+    }
+    if (reading->process_count > before && reading->count)
+        qsort_r(reading->entries, reading->count, sizeof *reading->entries, found_compare, reading->bytes);
+    return status;
+}
+
+/* Whether its process is an heir under the epoch; else it is of another time. */
+static bool entry_counts(const struct inherit *inherit, const struct found *entry)
+{
+    for (uint32_t i = 0; i < inherit->heir_count; i++)
+        if (reading_find(inherit->reading, inherit->heirs[i].process) == entry->process &&
+            inherit->heirs[i].epoch == entry->epoch)
+            return true;
+    return false;
+}
+
+static bool entry_below(const struct inherit *inherit, const struct found *entry)
+{
+    const uint16_t index = tree_number(inherit->tree);
+    return entry->index < index ||
+           (entry->index == index && format_key_compare(key_of(inherit, entry), inherit->lower) < 0);
+}
+
+static bool entry_above(const struct inherit *inherit, const struct found *entry)
+{
+    return entry->index > tree_number(inherit->tree) ||
+           (inherit->upper && format_key_compare(key_of(inherit, entry), *inherit->upper) >= 0);
+}
+
+/* The range's first entry in the reading. */
+static uint32_t range_begin(const struct inherit *inherit)
+{
+    uint32_t low = 0, high = inherit->reading->count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (entry_below(inherit, &inherit->reading->entries[middle]))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 /* The latest entry of each key; *count of them. NULL: no memory. */
-static struct sorted *latest(struct inherit *inherit, uint32_t *count)
+static const struct found **latest(struct inherit *inherit, uint32_t *count)
 {
-    struct sorted *sorted = heap_allocate(&inherit->log->heap, (inherit->count + 1) * sizeof *sorted);
+    const struct log_reading *reading = inherit->reading;
+    const uint32_t begin = range_begin(inherit);
+    uint32_t end = begin;
+    while (end < reading->count && !entry_above(inherit, &reading->entries[end]))
+        end++;
+    const struct found **all = heap_allocate(&inherit->log->heap, (end - begin + 1) * sizeof *all);
     *count = 0;
-    if (!sorted)
-        return NULL;
-    for (uint32_t i = 0; i < inherit->count; i++)
-        sorted[i] = (struct sorted){inherit, &inherit->entries[i]};
-    qsort(sorted, inherit->count, sizeof *sorted, sorted_compare);
-    for (uint32_t i = 0; i < inherit->count; i++)
-        if (!*count ||
-            format_key_compare(key_of(inherit, sorted[i].entry), key_of(inherit, sorted[*count - 1].entry)))
-            sorted[(*count)++] = sorted[i];
-    return sorted;
+    for (uint32_t i = begin; i < end && all; i++) {
+        const struct found *entry = &reading->entries[i];
+        if (entry_counts(inherit, entry) &&
+            (!*count || format_key_compare(key_of(inherit, entry), key_of(inherit, all[*count - 1]))))
+            all[(*count)++] = entry;
+    }
+    return all;
 }
 
 /* ---- logging again ---- */
@@ -446,21 +559,21 @@ static int again_send(struct inherit *inherit, struct again *again, uint32_t fra
 }
 
 /* The entries of one memory node's frames, from *next on, as many as leave in one wait. */
-static int again_some(struct inherit *inherit, struct again *again, const struct sorted *sorted,
+static int again_some(struct inherit *inherit, struct again *again, const struct found *const *sorted,
                       uint64_t *sequences, uint32_t count, uint64_t epoch, uint16_t node, uint32_t *next)
 {
     struct log *log = inherit->log;
     uint32_t frames = 0;
     format_log_frame_begin(&again->frames[0], again->bytes[0], sizeof again->bytes[0]);
     for (; *next < count; ++*next) {
-        const struct found *entry = sorted[*next].entry;
+        const struct found *entry = sorted[*next];
         if (entry->node != node)
             continue;
         struct format_log_entry fresh = {.kind = entry->deleted ? FORMAT_LOG_DELETE : FORMAT_LOG_PUT,
                                          .index = tree_number(inherit->tree),
                                          .epoch = epoch,
                                          .key = key_of(inherit, entry),
-                                         .value = inherit->bytes + entry->at + entry->key_length,
+                                         .value = inherit->reading->bytes + entry->at + entry->key_length,
                                          .value_length = entry->value_length};
         fresh.sequence = log_draw(log, 1);
         sequences[*next] = fresh.sequence;
@@ -477,7 +590,7 @@ static int again_some(struct inherit *inherit, struct again *again, const struct
     return again->frames[0].count ? again_send(inherit, again, frames + 1, node) : 0;
 }
 
-static int log_again(struct inherit *inherit, const struct sorted *sorted, uint64_t *sequences,
+static int log_again(struct inherit *inherit, const struct found *const *sorted, uint64_t *sequences,
                      uint32_t count, uint64_t epoch)
 {
     struct again *again = heap_allocate_zeros(&inherit->log->heap, 1, sizeof *again);
@@ -489,14 +602,15 @@ static int log_again(struct inherit *inherit, const struct sorted *sorted, uint6
     return status;
 }
 
-static int table_fill(struct inherit *inherit, const struct sorted *sorted, const uint64_t *sequences,
+static int table_fill(struct inherit *inherit, const struct found *const *sorted, const uint64_t *sequences,
                       uint32_t count)
 {
     struct unmerged *table = tree_log_table_make(inherit->tree);
     bool filled = table;
     for (uint32_t i = 0; i < count && filled; i++) {
-        const struct found *entry = sorted[i].entry;
-        const struct format_key value = {inherit->bytes + entry->at + entry->key_length, entry->value_length};
+        const struct found *entry = sorted[i];
+        const struct format_key value = {inherit->reading->bytes + entry->at + entry->key_length,
+                                         entry->value_length};
         filled = unmerged_adopt(table, key_of(inherit, entry), entry->deleted ? NULL : &value, sequences[i]);
     }
     return filled ? 0 : no_memory(inherit);
@@ -506,7 +620,7 @@ static int table_fill(struct inherit *inherit, const struct sorted *sorted, cons
 
 /* What was taken over is in the table, and nothing has passed it. Until the heirs are off the map this
  * process's later changes of the range must be found beside theirs. */
-static int take_in(struct inherit *inherit, const struct sorted *sorted, const uint64_t *sequences,
+static int take_in(struct inherit *inherit, const struct found *const *sorted, const uint64_t *sequences,
                    uint32_t count, uint64_t epoch)
 {
     struct log *log = inherit->log;
@@ -519,8 +633,8 @@ static int take_in(struct inherit *inherit, const struct sorted *sorted, const u
 }
 
 /* A cycle that did not find in the table what is logged again here must not publish that it is merged. */
-static int again(struct inherit *inherit, const struct sorted *sorted, uint64_t *sequences, uint32_t count,
-                 uint64_t epoch)
+static int again(struct inherit *inherit, const struct found *const *sorted, uint64_t *sequences,
+                 uint32_t count, uint64_t epoch)
 {
     struct log_kept *hold = log_hold(inherit->log);
     if (!hold)
@@ -536,24 +650,72 @@ static int again(struct inherit *inherit, const struct sorted *sorted, uint64_t 
 
 static int inherit_run(struct inherit *inherit, uint64_t epoch)
 {
-    int status = 0;
-    for (uint32_t i = 0; i < inherit->heir_count && !status; i++) {
-        bool before = false; /* a process may be an heir twice */
-        for (uint32_t j = 0; j < i; j++)
-            before |= fabric_process_equal(inherit->heirs[j].process, inherit->heirs[i].process);
-        inherit->process = inherit->heirs[i].process;
-        if (!before)
-            status = process_read(inherit);
-    }
-    if (status || !inherit->count)
-        return status ? status : take_in(inherit, NULL, NULL, 0, epoch);
     uint32_t count;
-    struct sorted *sorted = latest(inherit, &count);
-    uint64_t *sequences = heap_allocate_zeros(&inherit->log->heap, count + 1, sizeof *sequences);
-    status = sorted && sequences ? again(inherit, sorted, sequences, count, epoch) : no_memory(inherit);
+    int status = reading_complete(inherit);
+    if (status)
+        return status;
+    const struct found **sorted = latest(inherit, &count);
+    if (sorted && !count)
+        status = take_in(inherit, NULL, NULL, 0, epoch);
+    uint64_t *sequences =
+        sorted && count ? heap_allocate_zeros(&inherit->log->heap, count, sizeof *sequences) : NULL;
+    if (sequences)
+        status = again(inherit, sorted, sequences, count, epoch);
+    else if (!sorted || count)
+        status = no_memory(inherit);
     heap_free(&inherit->log->heap, sorted);
     heap_free(&inherit->log->heap, sequences);
     return status;
+}
+
+/* ---- the reading that is kept ---- */
+
+static void reading_free(struct log *log, struct log_reading *reading)
+{
+    if (!reading)
+        return;
+    heap_free(&log->heap, reading->entries);
+    heap_free(&log->heap, reading->bytes);
+    heap_free(&log->heap, reading);
+}
+
+/* From here on it is the caller's; NULL: none is kept. */
+static struct log_reading *reading_take(struct log *log)
+{
+    spinlock_lock(&log->lock);
+    struct log_reading *reading = log->reading;
+    log->reading = NULL;
+    spinlock_unlock(&log->lock);
+    return reading;
+}
+
+void log_reading_drop(struct log *log)
+{
+    reading_free(log, reading_take(log));
+}
+
+static void reading_keep(struct log *log, struct log_reading *reading)
+{
+    spinlock_lock(&log->lock);
+    const bool kept = !log->reading;
+    if (kept)
+        log->reading = reading;
+    spinlock_unlock(&log->lock);
+    if (!kept)
+        reading_free(log, reading);
+}
+
+/* One in which there is room for these heirs: that of the transfer, or a new one. NULL: no memory. */
+static struct log_reading *reading_of(struct log *log, uint64_t epoch, uint32_t heirs)
+{
+    struct log_reading *reading = reading_take(log);
+    if (reading && reading->epoch == epoch && reading->process_count + heirs <= PROCESSES_MAX)
+        return reading;
+    reading_free(log, reading);
+    reading = heap_allocate_zeros(&log->heap, 1, sizeof *reading);
+    if (reading)
+        reading->epoch = epoch;
+    return reading;
 }
 
 int log_inherit(struct log *log, struct tree_session *session, struct tree *tree,
@@ -568,12 +730,17 @@ int log_inherit(struct log *log, struct tree_session *session, struct tree *tree
                               .upper = upper,
                               .heirs = heirs,
                               .heir_count = count,
-                              .segment = heap_allocate(&log->heap, FORMAT_LOG_SEGMENT_MAX)};
+                              .reading = reading_of(log, epoch, count)};
+    assert(count <= PROCESSES_MAX);
+    (void)atomic_add_relaxed(&log->inheriting, 1); /* a hint for mergers */
     pool_session_begin(tree_session_pool(session));
-    int status = inherit.segment ? inherit_run(&inherit, epoch) : no_memory(&inherit);
+    int status = inherit.reading ? inherit_run(&inherit, epoch) : no_memory(&inherit);
+    (void)atomic_add_relaxed(&log->inheriting, (uint32_t)-1); /* as above */
     heap_free(&log->heap, inherit.segment);
-    heap_free(&log->heap, inherit.entries);
-    heap_free(&log->heap, inherit.bytes);
+    if (status)
+        reading_free(log, inherit.reading);
+    else
+        reading_keep(log, inherit.reading);
     const uint64_t took = task_now() - began;
     log_count(&log->stats.inherit_ns, took);
     log_longest(&log->stats.inherit_longest_ns, took);
@@ -583,6 +750,7 @@ int log_inherit(struct log *log, struct tree_session *session, struct tree *tree
 int log_release_dead(struct log *log, struct tree_session *session, struct fabric_process gone)
 {
     int first = 0;
+    log_reading_drop(log);
     pool_session_begin(tree_session_pool(session));
     for (uint16_t n = 0; n < log->memory_nodes; n++) {
         int status = pool_log_release(tree_session_pool(session), n, gone);

@@ -221,6 +221,7 @@ static bool kept_cut(struct log_kept *kept, struct format_key lower, const struc
 void log_cleared(struct log *log, struct tree *tree, struct format_key lower, const struct format_key *upper,
                  uint64_t epoch)
 {
+    log_reading_drop(log);
     /* Without memory for it the range is kept for longer than it must be. */
     struct log_kept *spare = calloc(1, sizeof *spare), *ended = NULL;
     spinlock_lock(&log->lock);

@@ -5,7 +5,9 @@
  * has ended, but for what could not be; so the watermark is the sequence that was drawn last when it began,
  * or lies below the least of those. A cycle begins when a quarter of what writers may fill is full, or when
  * nothing was logged for a while; so entries that are overwritten soon are merged once. While there
- * is room in the segments it leaves pauses, so that operations go first.
+ * is room in the segments it leaves pauses, so that operations go first. It ends early, and publishes
+ * nothing, where a task inherits: all operations of the range wait for that, and it waits for the end of the
+ * cycle.
  */
 #include <assert.h>
 
@@ -93,6 +95,14 @@ static int watermark_move(struct log *log, struct tree_session *session, uint64_
 
 /* ---- a cycle ---- */
 
+/* What a cycle lets go first: nothing; who inherits; operations too, while there is room. */
+enum pace { PACE_FAST, PACE_YIELDS, PACE_PAUSES };
+
+static bool yields(const struct log *log, enum pace pace)
+{
+    return pace != PACE_FAST && atomic_load_relaxed(&log->inheriting); /* a hint */
+}
+
 /* How much of what writers may fill is full, in 1/256. */
 static uint32_t pressure(struct log *log)
 {
@@ -135,20 +145,26 @@ static void index_leave(struct log *log, struct log_index *index)
 }
 
 static int merge_range(struct log *log, struct tree_session *session, struct tree *tree,
-                       struct format_key lower, const struct format_key *upper, bool pauses, uint64_t *least)
+                       struct format_key lower, const struct format_key *upper, enum pace pace,
+                       uint64_t *least)
 {
     struct format_key_copy from;
     uint64_t merged = 0;
     int first = 0;
     format_key_store(&from, lower);
     for (bool end = false; !end;) {
+        if (yields(log, pace)) {
+            *least = 1; /* what was not looked at must not be passed */
+            first = first ? first : BANYAN_EBUSY;
+            break;
+        }
         int status = tree_log_apply(session, tree, &from, upper, TREE_LOG_APPLY_MAX, least, &end, &merged);
         first = first ? first : status;
         if (status == BANYAN_ENOMEM) {
             *least = 1; /* what was not looked at must not be passed */
             break;
         }
-        if (pauses && pressure(log) < 2 * DUE)
+        if (pace == PACE_PAUSES && pressure(log) < 2 * DUE)
             task_sleep(PAUSE_NS);
         log_count(&log->stats.merge_calls, 1);
     }
@@ -166,7 +182,7 @@ static int settle(struct log *log, struct tree_session *session, struct tree *tr
 }
 
 /* Also the indexes' doubtful keys. The first error; *least: of what is not merged. */
-static int merge_all(struct log *log, struct tree_session *session, bool pauses, uint64_t *least)
+static int merge_all(struct log *log, struct tree_session *session, enum pace pace, uint64_t *least)
 {
     int first = 0;
     for (struct log_index *index = index_enter(log, NULL), *next; index; index = next) {
@@ -174,7 +190,7 @@ static int merge_all(struct log *log, struct tree_session *session, bool pauses,
         int status = 0;
         if (table) {
             status = settle(log, session, index->tree);
-            int merged = merge_range(log, session, index->tree, (struct format_key){0}, NULL, pauses, least);
+            int merged = merge_range(log, session, index->tree, (struct format_key){0}, NULL, pace, least);
             status = status ? status : merged;
         }
         first = first ? first : status;
@@ -184,13 +200,13 @@ static int merge_all(struct log *log, struct tree_session *session, bool pauses,
     return first;
 }
 
-static int cycle(struct log *log, struct tree_session *session, bool pauses)
+static int cycle(struct log *log, struct tree_session *session, enum pace pace)
 {
     const uint64_t began = task_now();
     uint64_t least = UINT64_MAX;
     /* Before the tables are looked at. Acquire: frames whose numbers were drawn say so (log_draw). */
     const uint64_t drawn = atomic_load_acquire(&log->sequence);
-    int status = merge_all(log, session, pauses, &least);
+    int status = merge_all(log, session, pace, &least);
     int moved = watermark_move(log, session, least <= drawn ? least - 1 : drawn);
     if (!moved && atomic_load_relaxed(&log->published) >= drawn) /* statistics */
         atomic_store_relaxed(&log->merged_at, began);
@@ -242,9 +258,9 @@ int log_merge(struct log *log, struct tree_session *session)
         const bool due = (logged != merged_at && full >= DUE) || full >= 2 * DUE;
         const bool idle = quiet >= 4 && (unmerged_all(log) || atomic_load_relaxed(&log->published) <
                                                                   atomic_load_relaxed(&log->sequence));
-        if ((due || idle) && turn_take(log)) {
+        if ((due || idle) && !yields(log, PACE_YIELDS) && turn_take(log)) {
             merged_at = logged;
-            int status = cycle(log, session, !idle);
+            int status = cycle(log, session, idle ? PACE_YIELDS : PACE_PAUSES);
             log_turn_give(log);
             if (!status)
                 quiet = idle ? 0 : quiet;
@@ -273,7 +289,7 @@ int log_flush(struct log *log, struct tree_session *session, struct tree *tree, 
     log_turn_wait(log);
     (void)settle(log, session, tree);                           /* what stays doubtful counts as not merged */
     const uint64_t drawn = atomic_load_acquire(&log->sequence); /* as in cycle */
-    int status = merge_range(log, session, tree, lower, upper, false, &least);
+    int status = merge_range(log, session, tree, lower, upper, PACE_FAST, &least);
     if (!status && least <= drawn)
         status = pool_fail(tree_session_pool(session), BANYAN_EBUSY,
                            "index %s: the range still has changes that are not merged", tree_name(tree));
@@ -284,7 +300,7 @@ int log_flush(struct log *log, struct tree_session *session, struct tree *tree, 
 int log_flush_all(struct log *log, struct tree_session *session)
 {
     log_turn_wait(log);
-    int status = cycle(log, session, false);
+    int status = cycle(log, session, PACE_FAST);
     log_turn_give(log);
     return status;
 }

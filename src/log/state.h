@@ -77,6 +77,8 @@ int log_stream_close(struct log_stream *stream, struct tree_session *session);
 /* ---- reading logs (inherit.c) ---- */
 
 int log_bytes_read(struct tree_session *session, gaddr from, uint8_t *to, uint32_t length);
+/* What is kept of other processes' logs between ranges is not needed any more. */
+void log_reading_drop(struct log *log);
 bool log_block_empty(const uint8_t bytes[FORMAT_LOG_BLOCK]);
 /* NULL: *header is that of a segment of this process. Else what is wrong, and its size is 0. */
 const char *log_segment_judge(const uint8_t bytes[FORMAT_LOG_BLOCK], struct fabric_process process,
@@ -160,14 +162,16 @@ struct log {
     struct spinlock lock;
     /* guarded by the lock: */
     struct random random;
-    struct log_index *indexes; /* owned */
-    struct log_kept *kept;     /* owned */
-    uint64_t published;        /* also atomic; the watermark that some memory nodes may have */
-    uint64_t certain;          /* likewise; that all of them have */
+    struct log_index *indexes;   /* owned */
+    struct log_kept *kept;       /* owned */
+    struct log_reading *reading; /* owned; NULL: none, or a task has it (inherit.c) */
+    uint64_t published;          /* also atomic; the watermark that some memory nodes may have */
+    uint64_t certain;            /* likewise; that all of them have */
     bool beyond; /* atomic: a merger logs again what is doubtful, which must not wait for the segments that it
                     keeps from being free */
     bool sealed; /* nothing more is published: what is kept could not be noted */
     bool merging;           /* a merger makes a cycle */
+    uint32_t inheriting;    /* atomic: tasks that inherit */
     uint64_t logged;        /* atomic: bytes, for the mergers' pace */
     uint64_t merged_at;     /* atomic, statistics: all that was logged before it is merged, and published */
     struct log_stats stats; /* atomic, relaxed */

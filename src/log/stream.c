@@ -213,6 +213,9 @@ static void place_take(struct log_stream *stream, uint32_t bytes, struct log_pla
     current->flying++;
     *stream->flights_last = place;
     stream->flights_last = &place->next;
+    /* A batch's frames, and some of a task that inherits: readers rely on that (segment_read). */
+    assert(stream->flights->segment != current ||
+           current->tail - stream->flights->position <= FORMAT_LOG_SPAN);
 }
 
 static int waited_long(struct log_stream *stream, struct tree_session *session, int status)

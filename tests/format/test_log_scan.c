@@ -330,6 +330,68 @@ static void test_visit_ends(void **state)
     assert_int_equal(scan.entries, 2);
 }
 
+/* ---- how far a segment must be read ---- */
+
+#define WHOLE (4u << 20)
+static uint8_t large[WHOLE];
+
+/* A frame that begins there, some 60 to 60,000 bytes long; returns its end. */
+static uint32_t large_frame(uint32_t position, uint32_t bytes)
+{
+    struct format_log_frame frame;
+    const uint8_t key[8] = {1}, value[200] = {2};
+    struct format_log_entry entry = {.kind = FORMAT_LOG_PUT,
+                                     .index = 2,
+                                     .epoch = 3,
+                                     .sequence = 4,
+                                     .key = {key, sizeof key},
+                                     .value = value,
+                                     .value_length = sizeof value};
+    format_log_frame_begin(&frame, large + position, FORMAT_LOG_FRAME_MAX);
+    for (uint32_t added = 0; added < bytes; added += 225, entry.sequence++)
+        if (!format_log_frame_add(&frame, &entry))
+            break;
+    return position + format_log_frame_seal(&frame, NONCE, position, 0);
+}
+
+/* However a segment is READ in pieces, it is never said to end before the last frame that there is, whole or
+ * torn, and it is READ no further than what proves that. */
+static void test_reach(void **state)
+{
+    struct random random;
+    const struct format_log_segment segment = {.size = WHOLE, .nonce = NONCE};
+    random_seed(&random, 23);
+    for (unsigned round = 0; round < 60; round++) {
+        const uint32_t first_hole = round % 4 ? 0 : FORMAT_LOG_SPAN - FORMAT_LOG_FRAME_MAX - FORMAT_LOG_BLOCK;
+        uint32_t end = FORMAT_LOG_BLOCK, position = end + first_hole, length = 0;
+        struct format_log_reach reach = FORMAT_LOG_REACH_FIRST;
+        memset(large, round % 3 ? 0 : 0xa5, sizeof large);
+        for (uint64_t frames = random_below(&random, 30); frames--;) {
+            const bool hole = position == end && random_chance(&random, 0.2);
+            if (hole)
+                position +=
+                    (uint32_t)random_below(&random, (FORMAT_LOG_SPAN - FORMAT_LOG_FRAME_MAX) / 64) * 64;
+            if (position + FORMAT_LOG_FRAME_MAX > WHOLE)
+                break;
+            end = large_frame(position, (uint32_t)random_below(&random, 60000));
+            if (random_chance(&random, 0.1)) /* torn: its header is there */
+                large[position + FORMAT_LOG_FRAME_BYTES + 2] ^= 1;
+            position = end;
+        }
+        bool ended = false;
+        while (!ended) {
+            const uint32_t piece = 64 + (uint32_t)random_below(&random, 3000) * 64;
+            assert_true(length < WHOLE);
+            length = length + piece < WHOLE ? length + piece : WHOLE;
+            ended = format_log_reach(&segment, large, length, &reach);
+        }
+        assert_true(length >= end);
+        assert_int_equal(reach.end, end);
+        const uint32_t proof = end + FORMAT_LOG_SPAN + FORMAT_LOG_FRAME_MAX + 3000 * 64;
+        assert_true(length <= proof);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -338,7 +400,7 @@ int main(void)
         cmocka_unit_test(test_position),        cmocka_unit_test(test_corrupt_middle),
         cmocka_unit_test(test_corrupt_regions), cmocka_unit_test(test_torn_frame_knows),
         cmocka_unit_test(test_owner_lives),     cmocka_unit_test(test_torn_frame_is_skipped),
-        cmocka_unit_test(test_visit_ends),
+        cmocka_unit_test(test_visit_ends),      cmocka_unit_test(test_reach),
     };
     return cmocka_run_group_tests_name("log_scan", tests, NULL, NULL);
 }

@@ -90,6 +90,46 @@ static void a_cycle_while_a_range_is_inherited(void **state)
     processes_close(&world);
 }
 
+/* What it cost to inherit the range under the process's epoch. */
+static uint64_t reads_to_inherit(struct process *process, struct format_key lower,
+                                 const struct format_key *upper)
+{
+    const uint64_t before = tree_session_stats(process->session)->cost.reads;
+    process_check(process, log_inherit(process->log, process->session, process->tree, world.heirs,
+                                       world.heir_count, lower, upper, process->epoch));
+    return tree_session_stats(process->session)->cost.reads - before;
+}
+
+/* One transfer gives all that a dead process had: its log is READ for the first range, and not again. What
+ * comes by a later transfer may lie in the log since. */
+static void a_log_is_read_once_for_all_ranges_of_a_transfer(void **state)
+{
+    uint8_t middle[8];
+    (void)state;
+    processes_open(&world, 2, 0);
+    struct process *first = process_start(&world), *second = process_start(&world);
+    process_own(&world, first);
+    put_keys(first, 0, 40, 1000);
+    process_dies(&world, first);
+    key_of(20, middle);
+    const struct format_key least = {0}, bound = {middle, sizeof middle};
+    process_moving(&world, second);
+    second->epoch = world.version;
+    assert_true(reads_to_inherit(second, least, &bound) > 0);
+    assert_int_equal(reads_to_inherit(second, bound, NULL), 0);
+    struct log_stats stats;
+    log_stats(second->log, &stats);
+    assert_int_equal(stats.inherited, 40);
+    process_own_still(&world, second);
+    assert_int_equal(keys_right(second, 0, 40, 1000), 40);
+    process_moving(&world, second);
+    second->epoch = world.version;
+    assert_true(reads_to_inherit(second, bound, NULL) > 0);
+    log_cleared(second->log, second->tree, least, NULL, second->epoch);
+    assert_true(reads_to_inherit(second, bound, NULL) > 0); /* nothing was kept */
+    processes_close(&world);
+}
+
 /* Whatever allocation fails while everything is merged, the watermark passes nothing that was not. */
 static void merging_that_runs_out_of_memory(void **state)
 {
@@ -443,6 +483,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cycle_while_a_range_is_inherited),
+        cmocka_unit_test(a_log_is_read_once_for_all_ranges_of_a_transfer),
         cmocka_unit_test(merging_that_runs_out_of_memory),
         cmocka_unit_test(a_watermark_never_goes_back),
         cmocka_unit_test(a_frame_behind_one_that_failed),
