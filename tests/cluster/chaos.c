@@ -361,8 +361,9 @@ static void tell_round(struct chaos *chaos)
     kind_of(chaos)->figures(chaos->load, 1, &b);
     printf("%s%s %u: operations %" PRIu64 "+%" PRIu64 ", unknown %" PRIu64 "+%" PRIu64 ", refused %" PRIu64
            "+%" PRIu64 ", disconnected %" PRIu64 ", survivor's longest %.1f ms (%s)\n",
-           chaos->options->variant->name, log_name(chaos), chaos->round, a.operations, b.operations, a.unknown, b.unknown,
-           a.refused, b.refused, a.disconnected + b.disconnected, (double)b.longest_ns / 1e6, b.longest);
+           chaos->options->variant->name, log_name(chaos), chaos->round, a.operations, b.operations,
+           a.unknown, b.unknown, a.refused, b.refused, a.disconnected + b.disconnected,
+           (double)b.longest_ns / 1e6, b.longest);
     fflush(stdout);
 }
 
@@ -506,7 +507,8 @@ void chaos_print(const struct chaos_options *options, const struct chaos_result 
            " connections lost, survivor's longest stall %.1f ms, "
            "%" PRIu64 " entries, %" PRIu64 " blocks (%" PRIu64 " bytes) lost, %" PRIu64 " given back\n",
            options->variant->name, options->logged ? "+log" : "", options->seed, result->deeds,
-           result->operations, result->unknown, result->refused, result->disconnected, (double)result->longest_ns / 1e6, result->entries,
-           result->blocks_lost, result->bytes_lost, result->blocks_reclaimed);
+           result->operations, result->unknown, result->refused, result->disconnected,
+           (double)result->longest_ns / 1e6, result->entries, result->blocks_lost, result->bytes_lost,
+           result->blocks_reclaimed);
     fflush(stdout);
 }
