@@ -23,7 +23,7 @@
 
 #define NODES 2u
 #define READY 16u
-#define KEYS  4000u
+#define KEYS  12000u
 
 struct scene {
     struct world world;
