@@ -24,6 +24,8 @@ struct wakeup {
     uint32_t state; /* atomic; written by both sides */
 };
 
+#define WAKEUP_SPINS 100u
+
 static inline void wakeup_init(struct wakeup *wakeup)
 {
     wakeup->task = task_self();
@@ -38,8 +40,14 @@ static inline void wakeup_wait(struct wakeup *wakeup)
                                 __ATOMIC_RELAXED);
     while (atomic_load_acquire(&wakeup->state) == WAKEUP_PARKED)
         task_park();
-    while (atomic_load_acquire(&wakeup->state) != WAKEUP_DONE)
-        atomic_pause(); /* the teller still touches our task */
+    for (unsigned spins = 0; atomic_load_acquire(&wakeup->state) != WAKEUP_DONE; spins++) {
+        /* The teller still touches our task. Its thread may have lost its CPU to ours, which it has just
+         * woken: then it goes on no sooner than we leave it. */
+        if (spins < WAKEUP_SPINS)
+            atomic_pause();
+        else
+            task_yield();
+    }
 }
 /* The teller, once. */
 static inline void wakeup_give(struct wakeup *wakeup)

@@ -15,10 +15,12 @@
 #include "log/state.h"
 #include "tree/rights.h"
 
-/* Between two batches of a cycle, while there is room. */
-#define PAUSE_NS (50 * MICROSECOND)
+/* A cycle pauses for so long behind so many entries, while there is room. A worker would spin through a
+ * shorter sleep, and take CPU time from the operations that are to go first. */
+#define PAUSE_NS      (100 * MICROSECOND)
+#define PAUSE_ENTRIES (2 * TREE_LOG_APPLY_MAX)
 /* Between two looks while something is logged. */
-#define BUSY_NS (50 * MICROSECOND)
+#define BUSY_NS (200 * MICROSECOND)
 /* A cycle begins when so much of what writers may fill is full, in 1/256. */
 #define DUE 64u
 
@@ -149,7 +151,7 @@ static int merge_range(struct log *log, struct tree_session *session, struct tre
                        uint64_t *least)
 {
     struct format_key_copy from;
-    uint64_t merged = 0;
+    uint64_t merged = 0, paused = 0; /* paused: behind how many */
     int first = 0;
     format_key_store(&from, lower);
     for (bool end = false; !end;) {
@@ -164,8 +166,10 @@ static int merge_range(struct log *log, struct tree_session *session, struct tre
             *least = 1; /* what was not looked at must not be passed */
             break;
         }
-        if (pace == PACE_PAUSES && pressure(log) < 2 * DUE)
+        if (pace == PACE_PAUSES && merged - paused >= PAUSE_ENTRIES && pressure(log) < 2 * DUE) {
             task_sleep(PAUSE_NS);
+            paused = merged;
+        }
         log_count(&log->stats.merge_calls, 1);
     }
     log_count(&log->stats.merged, merged);
