@@ -3,11 +3,11 @@
  *
  * A CYCLE walks the tables of all indexes in key order. All that was logged before it began is merged when it
  * has ended, but for what could not be; so the watermark is the sequence that was drawn last when it began,
- * or lies below the least of those. A cycle begins when a quarter of what writers may fill is full, or when
- * nothing was logged for a while; so entries that are overwritten soon are merged once. While there
- * is room in the segments it leaves pauses, so that operations go first. It ends early, and publishes
- * nothing, where a task inherits: all operations of the range wait for that, and it waits for the end of the
- * cycle.
+ * or lies below the least of those. A cycle begins when a quarter of what writers may fill was logged since
+ * the last one began, or when nothing was logged for a while; so entries that are overwritten soon are merged
+ * once, and neighbours together. While there is room in the segments it leaves pauses, so that operations go
+ * first. It ends early, and publishes nothing, where a task inherits: all operations of the range wait for
+ * that, and it waits for the end of the cycle.
  */
 #include <assert.h>
 
@@ -21,8 +21,11 @@
 #define PAUSE_ENTRIES (2 * TREE_LOG_APPLY_MAX)
 /* Between two looks while something is logged. */
 #define BUSY_NS (200 * MICROSECOND)
-/* A cycle begins when so much of what writers may fill is full, in 1/256. */
+/* A cycle begins when so much of what writers may fill was logged since the last one, in 1/256; from twice
+ * as much on that is full it makes no pauses. */
 #define DUE 64u
+/* ... or after so many looks at which nothing was logged. */
+#define QUIET 10u
 
 /* ---- the watermark ---- */
 
@@ -105,25 +108,62 @@ static bool yields(const struct log *log, enum pace pace)
     return pace != PACE_FAST && atomic_load_relaxed(&log->inheriting); /* a hint */
 }
 
-/* How much of what writers may fill is full, in 1/256. */
-static uint32_t pressure(struct log *log)
+/* Of what writers may fill, in 1/256, in the stream that has most of it: what is full, and what was logged
+ * since the last cycle that merged all began. */
+struct pressure {
+    uint32_t full, fresh;
+};
+
+static uint64_t segment_fresh(const struct log_stream *stream, const struct log_segment *segment)
 {
-    uint32_t most = 0;
+    const struct log_mark *merged = &stream->merged;
+    return segment->number < merged->segment   ? 0
+           : segment->number > merged->segment ? segment->tail
+                                               : segment->tail - merged->tail;
+}
+
+static struct pressure pressure_of(struct log_stream *stream)
+{
+    uint64_t full = 0, fresh = 0, size = 0;
+    spinlock_lock(&stream->lock);
+    for (const struct log_segment *segment = stream->used; segment; segment = segment->next) {
+        full += segment->size;
+        fresh += segment_fresh(stream, segment);
+    }
+    if (stream->current) {
+        full += stream->current->tail;
+        fresh += segment_fresh(stream, stream->current);
+        size = (uint64_t)stream->current->size * stream->log->options.threshold;
+    }
+    spinlock_unlock(&stream->lock);
+    if (!size)
+        return (struct pressure){0};
+    return (struct pressure){(uint32_t)(full * 256 / size), (uint32_t)(fresh * 256 / size)};
+}
+
+static struct pressure pressure(struct log *log)
+{
+    struct pressure most = {0};
     for (uint16_t n = 0; n < log->memory_nodes; n++) {
-        struct log_stream *stream = &log->streams[n];
-        uint64_t full = 0, size = 0;
-        spinlock_lock(&stream->lock);
-        for (const struct log_segment *segment = stream->used; segment; segment = segment->next)
-            full += segment->size;
-        if (stream->current) {
-            full += stream->current->tail;
-            size = (uint64_t)stream->current->size * log->options.threshold;
-        }
-        spinlock_unlock(&stream->lock);
-        uint32_t here = size ? (uint32_t)(full * 256 / size) : 0;
-        most = here > most ? here : most;
+        const struct pressure here = pressure_of(&log->streams[n]);
+        most.full = here.full > most.full ? here.full : most.full;
+        most.fresh = here.fresh > most.fresh ? here.fresh : most.fresh;
     }
     return most;
+}
+
+/* A cycle begins; or it has merged all that there was when it began. */
+static void marks_set(struct log *log, bool merged)
+{
+    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+        struct log_stream *stream = &log->streams[n];
+        spinlock_lock(&stream->lock);
+        if (merged)
+            stream->merged = stream->begun;
+        else if (stream->current)
+            stream->begun = (struct log_mark){stream->current->number, stream->current->tail};
+        spinlock_unlock(&stream->lock);
+    }
 }
 
 /* The next index behind `tree` (NULL: the first), which stays attached until index_leave. */
@@ -166,7 +206,7 @@ static int merge_range(struct log *log, struct tree_session *session, struct tre
             *least = 1; /* what was not looked at must not be passed */
             break;
         }
-        if (pace == PACE_PAUSES && merged - paused >= PAUSE_ENTRIES && pressure(log) < 2 * DUE) {
+        if (pace == PACE_PAUSES && merged - paused >= PAUSE_ENTRIES && pressure(log).full < 2 * DUE) {
             task_sleep(PAUSE_NS);
             paused = merged;
         }
@@ -208,10 +248,13 @@ static int cycle(struct log *log, struct tree_session *session, enum pace pace)
 {
     const uint64_t began = task_now();
     uint64_t least = UINT64_MAX;
+    marks_set(log, false);
     /* Before the tables are looked at. Acquire: frames whose numbers were drawn say so (log_draw). */
     const uint64_t drawn = atomic_load_acquire(&log->sequence);
     int status = merge_all(log, session, pace, &least);
     int moved = watermark_move(log, session, least <= drawn ? least - 1 : drawn);
+    if (!status && !moved)
+        marks_set(log, true);
     if (!moved && atomic_load_relaxed(&log->published) >= drawn) /* statistics */
         atomic_store_relaxed(&log->merged_at, began);
     log_count(&log->stats.cycles, 1);
@@ -250,20 +293,19 @@ static uint64_t unmerged_all(struct log *log)
 
 int log_merge(struct log *log, struct tree_session *session)
 {
-    uint64_t merged_at = 0, seen = 0; /* of log->logged */
-    unsigned quiet = 0;               /* looks since something was logged */
+    uint64_t seen = 0;  /* of log->logged */
+    unsigned quiet = 0; /* looks since something was logged */
     while (!atomic_load_acquire(&log->stopped)) {
         const uint64_t logged = atomic_load_relaxed(&log->logged); /* a hint */
         quiet = logged == seen ? quiet + 1 : 0;
         seen = logged;
         if (atomic_load_relaxed(&log->published) >= atomic_load_relaxed(&log->sequence)) /* statistics */
             atomic_store_relaxed(&log->merged_at, task_now());
-        const uint32_t full = pressure(log);
-        const bool due = (logged != merged_at && full >= DUE) || full >= 2 * DUE;
-        const bool idle = quiet >= 4 && (unmerged_all(log) || atomic_load_relaxed(&log->published) <
-                                                                  atomic_load_relaxed(&log->sequence));
+        const struct pressure now = pressure(log);
+        const bool due = now.fresh >= DUE || now.full >= 2 * DUE;
+        const bool idle = quiet >= QUIET && (unmerged_all(log) || atomic_load_relaxed(&log->published) <
+                                                                      atomic_load_relaxed(&log->sequence));
         if ((due || idle) && !yields(log, PACE_YIELDS) && turn_take(log)) {
-            merged_at = logged;
             int status = cycle(log, session, idle ? PACE_YIELDS : PACE_PAUSES);
             log_turn_give(log);
             if (!status)

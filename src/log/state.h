@@ -41,6 +41,12 @@ struct log_place {
     struct log_place *next; /* of the stream, in the order of positions, while it is under way */
 };
 
+/* Up to where something is merged, for the merger's pace alone. */
+struct log_mark {
+    uint64_t segment; /* its number; what was written before it is merged too */
+    uint32_t tail;
+};
+
 struct log_stream {
     struct log *log;
     uint16_t node;
@@ -54,9 +60,10 @@ struct log_stream {
     uint64_t segment_bytes;
     struct log_place *flights, **flights_last;
     uint64_t next_number;
-    bool switching;  /* a task makes the next segment */
-    uint64_t opened; /* the incarnation in which the memory node was told; 0: never */
-    gaddr control;   /* with `opened`; GADDR_NULL: none was written yet */
+    bool switching;                /* a task makes the next segment */
+    uint64_t opened;               /* the incarnation in which the memory node was told; 0: never */
+    gaddr control;                 /* with `opened`; GADDR_NULL: none was written yet */
+    struct log_mark begun, merged; /* where the stream ended when the last cycle began; ... that merged all */
 };
 
 /* Room for a frame; waits for a segment where there is none. `beyond`, and while log->beyond: also more
