@@ -207,7 +207,7 @@ static int frame_prepare(struct log *log, struct tree_session *session, struct l
     if (!status && twice)
         status = copy_reserve(log, session, frame, copy_node(log, frame->node, 0), 1);
     if (status && frame->copies) {
-        log_stream_landed(&frame->places[0], false);
+        log_stream_unreserve(&frame->places[0]);
         frame->copies = 0;
     }
     return status;

@@ -117,9 +117,11 @@ struct pressure {
 static uint64_t segment_fresh(const struct log_stream *stream, const struct log_segment *segment)
 {
     const struct log_mark *merged = &stream->merged;
-    return segment->number < merged->segment   ? 0
-           : segment->number > merged->segment ? segment->tail
-                                               : segment->tail - merged->tail;
+    if (segment->number > merged->segment)
+        return segment->tail;
+    /* The tail may have gone back (log_stream_unreserve). */
+    return segment->number == merged->segment && segment->tail > merged->tail ? segment->tail - merged->tail
+                                                                              : 0;
 }
 
 static struct pressure pressure_of(struct log_stream *stream)

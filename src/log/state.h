@@ -75,6 +75,8 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
 void log_stream_seal(struct log_place *place, struct format_log_frame *frame);
 /* The frame is in memory; or its fate is not known, or it never will be. */
 void log_stream_landed(struct log_place *place, bool whole);
+/* Nothing of the frame was sent, nor will be. */
+void log_stream_unreserve(struct log_place *place);
 /* Segments up to the watermark, which is published, are free. */
 void log_stream_free_up_to(struct log_stream *stream, uint64_t watermark);
 /* Broken ones go back to the memory node. */

@@ -298,10 +298,9 @@ static void segment_break(struct log_stream *stream, struct log_segment *segment
         stream->current->broken = true;
 }
 
-void log_stream_landed(struct log_place *place, bool whole)
+/* Under the lock. */
+static void flight_end(struct log_stream *stream, struct log_place *place)
 {
-    struct log_stream *stream = place->stream;
-    spinlock_lock(&stream->lock);
     struct log_place **at = &stream->flights;
     while (*at != place)
         at = &(*at)->next;
@@ -310,8 +309,28 @@ void log_stream_landed(struct log_place *place, bool whole)
         stream->flights_last = at;
     assert(place->segment->flying);
     place->segment->flying--;
+}
+
+void log_stream_landed(struct log_place *place, bool whole)
+{
+    struct log_stream *stream = place->stream;
+    spinlock_lock(&stream->lock);
+    flight_end(stream, place);
     if (!whole)
         segment_break(stream, place->segment);
+    spinlock_unlock(&stream->lock);
+}
+
+void log_stream_unreserve(struct log_place *place)
+{
+    struct log_stream *stream = place->stream;
+    struct log_segment *segment = place->segment;
+    spinlock_lock(&stream->lock);
+    flight_end(stream, place);
+    if (segment == stream->current && segment->tail == place->position + place->bytes)
+        segment->tail = place->position;
+    else /* later frames lie behind the hole */
+        segment_break(stream, segment);
     spinlock_unlock(&stream->lock);
 }
 
