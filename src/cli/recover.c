@@ -46,7 +46,8 @@ static const struct settings_command command = {
         "Whoever takes over the ranges of a compute node that is gone reads its log first. What was being "
         "written when it ended is cut. Where memory has lost what it had acknowledged, the ranges are not "
         "served: no key of them can be trusted. For each such place this names the memory node, the address, "
-        "the bytes, and the changes before and behind it.\n\n"
+        "the bytes, and the changes before and behind it. With --log-copies 2 another memory node may have "
+        "all that stood there: then the place is recoverable, and nothing is lost.\n\n"
         "--accept-loss says that the ranges are to be served without that. It prints what is lost, as above; "
         "the compute node that has taken the ranges over serves them within some seconds. A key whose change "
         "was lost has the value of before. Nothing else is given up, and what is not corrupt stays.\n\n"
@@ -86,9 +87,10 @@ struct recover {
     struct numbered *indexes; /* owned */
     uint32_t index_count;
     bool no_memory;
-    json_t *json;     /* of --json: the logs */
-    json_t *one;      /* of the log that is looked at; borrowed */
-    uint32_t corrupt; /* places, in all logs */
+    json_t *json;       /* of --json: the logs */
+    json_t *one;        /* of the log that is looked at; borrowed */
+    uint32_t corrupt;   /* places, in all logs */
+    uint32_t elsewhere; /* of them, those that other memory nodes make good */
     uint32_t accepted;
     /* while a loss is accepted */
     struct fabric_process process;
@@ -224,22 +226,27 @@ static void fault_tell(struct recover *recover, const struct log_fault *fault)
     gaddr_format(fault->address, address);
     if (recover->one) {
         json_array_append_new(json_object_get(recover->one, "corrupt"),
-                              json_pack("{s:s, s:i, s:s, s:I, s:s, s:o, s:o}", "kind",
+                              json_pack("{s:s, s:i, s:s, s:I, s:b, s:s, s:o, s:o}", "kind",
                                         log_fault_names[fault->kind], "memory_node", (int)fault->node,
-                                        "address", address, "bytes", (json_int_t)fault->bytes, "what",
-                                        fault->what, "before", neighbour_json(recover, &fault->before),
-                                        "after", neighbour_json(recover, &fault->after)));
+                                        "address", address, "bytes", (json_int_t)fault->bytes, "lost",
+                                        !fault->elsewhere, "what", fault->what, "before",
+                                        neighbour_json(recover, &fault->before), "after",
+                                        neighbour_json(recover, &fault->after)));
         return;
     }
-    printf("    CORRUPT: memory node %u, %s at %s, %" PRIu32 " bytes: %s\n", (unsigned)fault->node,
-           log_fault_names[fault->kind], address, fault->bytes, fault->what);
+    printf("    %s: memory node %u, %s at %s, %" PRIu32 " bytes: %s\n",
+           fault->elsewhere ? "RECOVERABLE" : "CORRUPT", (unsigned)fault->node, log_fault_names[fault->kind],
+           address, fault->bytes, fault->what);
+    if (fault->elsewhere)
+        printf("      other memory nodes have all that stood there: nothing is lost\n");
     if (fault->kind == LOG_FAULT_CONTROL)
         printf("      changes that were merged already may come back in place of later ones\n");
     if (fault->kind != LOG_FAULT_REGION)
         return;
     neighbour_print(recover, "before it", &fault->before);
     neighbour_print(recover, "behind it", &fault->after);
-    if (fault->before.there && fault->after.there && fault->after.sequence > fault->before.sequence + 1)
+    if (!fault->elsewhere && fault->before.there && fault->after.there &&
+        fault->after.sequence > fault->before.sequence + 1)
         printf("      so changes between %" PRIu64 " and %" PRIu64 " may have stood there\n",
                fault->before.sequence, fault->after.sequence);
 }
@@ -355,6 +362,7 @@ static int process_look(struct recover *recover)
     if (!recover->json && gone && !ranges)
         printf("    no range needs it; `banyan check --reclaim` gives it back\n");
     recover->corrupt += found.faults;
+    recover->elsewhere += found.elsewhere;
     if (gone && found.faults && recover->settings.accept_loss)
         return owner_locked(owner, recover->cluster.session, accept, recover);
     for (uint32_t i = 0; i < recover->fault_count; i++)
@@ -390,8 +398,9 @@ static int report(const struct recover *recover)
 {
     const bool left = recover->corrupt > recover->accepted;
     if (recover->json) {
-        json_t *json = json_pack("{s:b, s:i, s:i, s:O}", "sound", !left, "corrupt", (int)recover->corrupt,
-                                 "accepted", (int)recover->accepted, "logs", recover->json);
+        json_t *json = json_pack("{s:b, s:i, s:i, s:i, s:O}", "sound", !left, "corrupt",
+                                 (int)recover->corrupt, "recoverable", (int)recover->elsewhere, "accepted",
+                                 (int)recover->accepted, "logs", recover->json);
         int failed = !json || json_dumpf(json, stdout, JSON_INDENT(2)) || putchar('\n') == EOF;
         json_decref(json);
         if (failed)
@@ -400,8 +409,14 @@ static int report(const struct recover *recover)
         puts(recover->settings.compute ? "no compute node of this id has left a log"
                                        : "no compute node has a log");
     } else if (recover->accepted) {
-        printf("accepted: %" PRIu32 " place%s; the ranges are served without what is named above\n",
-               recover->accepted, recover->accepted == 1 ? "" : "s");
+        printf("accepted: %" PRIu32 " place%s; the ranges are served %s\n", recover->accepted,
+               recover->accepted == 1 ? "" : "s",
+               recover->elsewhere == recover->corrupt ? "whole, from other memory nodes"
+                                                      : "without what is named CORRUPT above");
+    } else if (left && recover->elsewhere == recover->corrupt) {
+        printf("recoverable: %" PRIu32 " place%s; ranges that need these logs are not served before "
+               "--accept-loss, which loses nothing here\n",
+               recover->corrupt, recover->corrupt == 1 ? "" : "s");
     } else if (left) {
         printf("corrupt: %" PRIu32 " place%s; ranges that need these logs are not served. --accept-loss has "
                "them served without what stood there\n",

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "log/copies.h"
 #include "log/state.h"
 
 const char *const log_fault_names[] = {"region", "segment", "control block", NULL};
@@ -16,6 +17,11 @@ struct examine {
     void *context;
     struct log_examination *found;
     uint8_t *bytes; /* FORMAT_LOG_SEGMENT_MAX; owned */
+    /* owned: told when all memory nodes were looked at, since one may have what another has lost */
+    struct log_fault *faults;
+    uint32_t fault_count;
+    struct log_copies copies;
+    bool no_memory;
 };
 
 struct segment {
@@ -23,10 +29,26 @@ struct segment {
     struct format_log_segment header; /* size 0: nothing can be read of it, or nothing is there */
 };
 
-static void tell(struct examine *examine, const struct log_fault *fault)
+static void note(struct examine *examine, const struct log_fault *fault)
 {
+    struct log_fault *grown = realloc(examine->faults, (examine->fault_count + 1) * sizeof *grown);
+    examine->no_memory |= !grown;
+    if (!grown)
+        return;
+    examine->faults = grown;
+    grown[examine->fault_count++] = *fault;
+}
+
+static void tell(struct examine *examine, struct log_fault *fault)
+{
+    if (fault->kind == LOG_FAULT_REGION && fault->after.there)
+        fault->elsewhere =
+            log_copies_elsewhere(&examine->copies, fault->node,
+                                 fault->before.there ? fault->before.sequence : examine->found->watermark,
+                                 fault->after.sequence, fault->bytes);
     examine->found->faults++;
-    examine->found->lost_bytes += fault->bytes;
+    examine->found->elsewhere += fault->elsewhere;
+    examine->found->lost_bytes += fault->elsewhere ? 0 : fault->bytes;
     if (examine->visit)
         examine->visit(examine->context, fault);
 }
@@ -57,7 +79,7 @@ static void frame_ends(const struct format_log_view *view, struct log_neighbour 
 }
 
 /* Regions below `limit`, and what stands on both sides of each. */
-static void regions_tell(struct examine *examine, const struct segment *segment, uint32_t limit)
+static void regions_note(struct examine *examine, const struct segment *segment, uint32_t limit)
 {
     struct log_fault fault = {.kind = LOG_FAULT_REGION,
                               .node = examine->node,
@@ -88,7 +110,7 @@ static void regions_tell(struct examine *examine, const struct segment *segment,
             fault.address = segment->pool.address + begin;
             fault.bytes = end - begin;
             fault.after = first;
-            tell(examine, &fault);
+            note(examine, &fault);
             begin = end = 0;
         }
         at += view.bytes;
@@ -97,11 +119,24 @@ static void regions_tell(struct examine *examine, const struct segment *segment,
         fault.address = segment->pool.address + begin;
         fault.bytes = end - begin;
         fault.after = (struct log_neighbour){.there = false};
-        tell(examine, &fault);
+        note(examine, &fault);
     }
 }
 
 /* ---- segments ---- */
+
+/* The changes of all frames that are whole. */
+static void frames_note(struct examine *examine, const struct segment *segment)
+{
+    for (uint32_t at = FORMAT_LOG_BLOCK; at < segment->header.size;) {
+        struct format_log_view view;
+        const enum format_log_found found =
+            format_log_frame_find(&segment->header, examine->bytes, at, &view);
+        if (found == FORMAT_LOG_WHOLE && !log_copies_add(&examine->copies, examine->node, &view))
+            examine->no_memory = true;
+        at += found == FORMAT_LOG_NOTHING ? FORMAT_LOG_BLOCK : view.bytes;
+    }
+}
 
 static int header_read(struct examine *examine, struct segment *segment)
 {
@@ -118,7 +153,7 @@ static int header_read(struct examine *examine, struct segment *segment)
                                     .bytes = (uint32_t)segment->pool.bytes,
                                     .what = what};
     if (what)
-        tell(examine, &fault);
+        note(examine, &fault);
     return 0;
 }
 
@@ -135,8 +170,9 @@ static int segment_read(struct examine *examine, const struct segment *segment, 
     examine->found->entries += scan.entries;
     if (scan.sequence > examine->found->sequence)
         examine->found->sequence = scan.sequence;
+    frames_note(examine, segment);
     if (scan.corrupt_regions)
-        regions_tell(examine, segment, scan.committed > known ? scan.committed : known);
+        regions_note(examine, segment, scan.committed > known ? scan.committed : known);
     *before = scan.committed ? segment->header.before : 0;
     return 0;
 }
@@ -183,7 +219,7 @@ static int control_read(struct examine *examine, gaddr address)
                                     .bytes = FORMAT_LOG_BLOCK,
                                     .what = what};
     if (what)
-        tell(examine, &fault);
+        note(examine, &fault);
     else if (control.watermark > examine->found->watermark)
         examine->found->watermark = control.watermark;
     return 0;
@@ -258,6 +294,12 @@ int log_examine(struct tree_session *session, uint16_t memory_nodes, struct fabr
     const bool gone = examination->nodes == examination->nodes_gone;
     for (examine.node = 0; examine.node < memory_nodes && !status && gone; examine.node++)
         status = node_examine(&examine, true);
+    if (!status && examine.no_memory)
+        status = pool_fail_memory(tree_session_pool(session));
+    for (uint32_t i = 0; i < examine.fault_count && !status; i++)
+        tell(&examine, &examine.faults[i]);
+    log_copies_free(&examine.copies);
+    free(examine.faults);
     free(examine.bytes);
     return status;
 }

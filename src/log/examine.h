@@ -40,7 +40,8 @@ struct log_fault {
     uint64_t nonce;                    /* REGION */
     gaddr address;
     uint32_t bytes;
-    const char *what;                   /* half a sentence, to follow the name of the bytes */
+    bool elsewhere;   /* REGION: other memory nodes have all that stood there, so nothing is lost */
+    const char *what; /* half a sentence, to follow the name of the bytes */
     struct log_neighbour before, after; /* REGION: the last change before it, the first one behind */
 };
 
@@ -48,8 +49,8 @@ struct log_examination {
     uint32_t nodes, nodes_gone; /* with a log of the process; of these, where it was fenced since */
     uint64_t segments, segment_bytes, frames, entries;
     uint64_t watermark, sequence; /* the greatest that was published; that was found */
-    uint32_t faults;
-    uint64_t lost_bytes; /* of them */
+    uint32_t faults, elsewhere;   /* elsewhere: of them, those that other memory nodes make good */
+    uint64_t lost_bytes;          /* of the others */
 };
 
 /* `visit` (NULL: none) for each fault; what it gets is valid during the call, which makes none on the

@@ -11,7 +11,7 @@
 #include "cluster/load.h"
 #include "cluster/process.h"
 
-#define LOAD_ARGUMENTS_MAX 20u
+#define LOAD_ARGUMENTS_MAX 24u
 
 struct load_setup {
     struct scene *scene;

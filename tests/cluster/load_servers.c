@@ -36,6 +36,8 @@ static const char *servers_compute(void *object, unsigned server, const char *me
                                servers->setup.copy ? "--copy" : "--no-copy",
                                "--log",
                                servers->setup.logged ? "auto" : "none",
+                               "--log-segment-bytes", /* so that they end, and are used again */
+                               "256K",
                                NULL};
     size_t used = sizeof all / sizeof *all - 1;
     memcpy(arguments, all, sizeof all);

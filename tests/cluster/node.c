@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "cluster/node.h"
@@ -10,10 +12,16 @@
 
 void node_open(struct node *node, const char *memory)
 {
-    struct net_address address;
+    struct net_address addresses[NODE_MEMORY_MAX];
     struct error error = {0};
-    assert_int_equal(net_address_parse(&address, memory, 0, &error), 0);
-    const struct fabric_remote_options options = {.nodes = &address, .count = 1};
+    char list[NODE_MEMORY_MAX * (NET_TEXT_MAX + 1)], *rest = NULL;
+    uint16_t count = 0;
+    snprintf(list, sizeof list, "%s", memory);
+    for (char *one = strtok_r(list, ",", &rest); one; one = strtok_r(NULL, ",", &rest)) {
+        assert_true(count < NODE_MEMORY_MAX);
+        assert_int_equal(net_address_parse(&addresses[count++], one, 0, &error), 0);
+    }
+    const struct fabric_remote_options options = {.nodes = addresses, .count = count};
     if (fabric_remote_open(&node->fabric, &options, &error))
         fail_msg("%s", error.text);
     assert_int_equal(pool_create(&node->pool, node->fabric, POOL_COMBINE_ALL, &error), 0);

@@ -14,7 +14,9 @@ struct node {
     struct pool_session session;
 };
 
-/* `memory`: the address of the only memory node. */
+#define NODE_MEMORY_MAX 4u
+
+/* `memory`: the addresses of all memory nodes, with commas between them. */
 void node_open(struct node *node, const char *memory);
 void node_close(struct node *node);
 

@@ -294,6 +294,7 @@ int swarm_worker_main(int argc, char **argv)
                                      .secret_file = argv[7],
                                      .own = BANYAN_OWN_AUTO,
                                      .log = worker.shared->logged ? BANYAN_LOG_AUTO : BANYAN_LOG_NONE,
+                                     .log_segment_bytes = 256u << 10,
                                      .format = !strcmp(worker.mode, "fill"),
                                      .message = message,
                                      .message_bytes = sizeof message};

@@ -28,28 +28,41 @@ static struct process_result result;
 static void node_read(struct node *node, gaddr address, void *bytes, uint32_t length)
 {
     struct fabric_command read = pool_read_command(address, bytes, length);
-    assert_int_equal(pool_execute(&node->session, 0, &read, 1), 0);
+    assert_int_equal(pool_execute(&node->session, gaddr_node(address), &read, 1), 0);
     pool_read_settle(&read);
 }
 
 static void node_write(struct node *node, gaddr address, const void *bytes, uint32_t length)
 {
     struct fabric_command write = pool_write_command(address, bytes, length);
-    assert_int_equal(pool_execute(&node->session, 0, &write, 1), 0);
+    assert_int_equal(pool_execute(&node->session, gaddr_node(address), &write, 1), 0);
 }
 
-/* The first segment of the process whose log is there since the longest time. */
-static struct memory_log_segment first_segment(struct node *node)
+/* What a memory node keeps for the process whose log is there since the longest time. */
+static struct memory_log_segments log_of(struct node *node, uint16_t memory)
 {
     struct memory_log_processes processes;
     struct memory_log_segments segments;
-    assert_int_equal(pool_log_processes(&node->session, 0, 0, &processes), 0);
+    assert_int_equal(pool_log_processes(&node->session, memory, 0, &processes), 0);
     assert_true(processes.count >= 1);
     const struct fabric_process process = {.compute_id = processes.processes[0].process.compute_id,
                                            .instance = processes.processes[0].process.instance};
-    assert_int_equal(pool_log_list(&node->session, 0, process, 0, &segments), 0);
+    assert_int_equal(pool_log_list(&node->session, memory, process, 0, &segments), 0);
     assert_true(segments.count >= 1);
-    return segments.segments[0];
+    return segments;
+}
+
+static struct memory_log_segment first_segment(struct node *node)
+{
+    return log_of(node, 0).segments[0];
+}
+
+static void flip(struct node *node, gaddr address, unsigned bit)
+{
+    uint8_t byte;
+    node_read(node, address, &byte, 1);
+    byte ^= (uint8_t)(1u << bit);
+    node_write(node, address, &byte, 1);
 }
 
 /* Where the number-th frame of a segment lies; *view: what it is. */
@@ -72,12 +85,18 @@ static uint32_t frame_at(struct node *node, const struct memory_log_segment *poo
 
 /* ---- the cluster ---- */
 
-static struct process *compute_start(struct scene *scene, const char *name, const char *memory, bool first)
+static struct process *compute_start_copies(struct scene *scene, const char *name, const char *memory,
+                                            const char *copies, bool first)
 {
     return process_start(scene, name,
                          ARGUMENTS("compute", "--memory", memory, "--listen", "127.0.0.1:0", "--log", "auto",
-                                   "--log-segment-bytes", "1M", "--timeout", "1000", "--lease", "500",
-                                   first ? "--format" : NULL));
+                                   "--log-copies", copies, "--log-segment-bytes", "1M", "--timeout", "1000",
+                                   "--lease", "500", first ? "--format" : NULL));
+}
+
+static struct process *compute_start(struct scene *scene, const char *name, const char *memory, bool first)
+{
+    return compute_start_copies(scene, name, memory, "1", first);
 }
 
 static void keys_set(redisContext *client)
@@ -127,7 +146,7 @@ static bool owns(void *context)
 }
 
 struct cluster {
-    struct process *memory, *compute;
+    struct process *memory, *other, *compute; /* other: the second memory node; NULL: there is one */
     const char *address;
     struct node node;
     uint8_t *bytes;
@@ -137,8 +156,22 @@ static void cluster_start(struct scene *scene, struct cluster *cluster)
 {
     cluster->memory =
         process_start(scene, "memory", ARGUMENTS("memory", "--listen", "127.0.0.1:0", "--size", "64M"));
+    cluster->other = NULL;
     cluster->address = strdup(address_text(cluster->memory, 0));
     cluster->compute = compute_start(scene, "first", cluster->address, true);
+    cluster->bytes = malloc(65536);
+}
+
+/* Two memory nodes, which both have each entry. */
+static void cluster_start_twice(struct scene *scene, struct cluster *cluster)
+{
+    cluster->memory =
+        process_start(scene, "memory-0", ARGUMENTS("memory", "--listen", "127.0.0.1:0", "--size", "64M"));
+    cluster->other =
+        process_start(scene, "memory-1", ARGUMENTS("memory", "--listen", "127.0.0.1:0", "--size", "64M"));
+    cluster->address =
+        strdup(text_of("%s,%s", address_text(cluster->memory, 0), address_text(cluster->other, 0)));
+    cluster->compute = compute_start_copies(scene, "first", cluster->address, "2", true);
     cluster->bytes = malloc(65536);
 }
 
@@ -157,6 +190,8 @@ static void cluster_end(struct scene *scene, struct cluster *cluster)
 {
     node_close(&cluster->node);
     assert_int_equal(process_stop(cluster->memory), 0);
+    if (cluster->other)
+        assert_int_equal(process_stop(cluster->other), 0);
     free(cluster->bytes);
     free((void *)(uintptr_t)cluster->address);
     scene->passed = true;
@@ -252,12 +287,132 @@ static void a_corrupt_middle_is_refused_until_accepted(void **state)
     cluster_end(scene, &cluster);
 }
 
+/* The frame of the memory node's log that begins with the change. */
+static gaddr frame_with(struct cluster *cluster, uint16_t memory, uint64_t sequence)
+{
+    const struct memory_log_segment segment = log_of(&cluster->node, memory).segments[0];
+    for (unsigned i = 0;; i++) {
+        struct format_log_view view;
+        struct format_log_entry entry;
+        uint32_t first = 0;
+        const uint32_t at = frame_at(&cluster->node, &segment, i, &view, cluster->bytes);
+        if (format_log_frame_next(&view, &first, &entry) && entry.sequence == sequence)
+            return segment.address + at;
+    }
+}
+
+/* What is corrupt on one memory node, and whole on the other, is not lost; what is corrupt on both is. */
+static void what_another_memory_node_has_is_not_lost(void **state)
+{
+    struct scene *scene = *state;
+    struct cluster cluster;
+    struct format_log_view view;
+    struct format_log_entry entry;
+    uint32_t first = 0;
+    cluster_start_twice(scene, &cluster);
+    cluster_kill(&cluster);
+    const struct memory_log_segment segment = first_segment(&cluster.node);
+    const uint32_t at = frame_at(&cluster.node, &segment, 100, &view, cluster.bytes);
+    assert_true(format_log_frame_next(&view, &first, &entry));
+    const uint64_t sequence = entry.sequence;
+    const gaddr copy = frame_with(&cluster, 1, sequence);
+    flip(&cluster.node, segment.address + at + FORMAT_LOG_FRAME_BYTES + 3, 4);
+
+    struct process *second = compute_start_copies(scene, "second", cluster.address, "2", false);
+    redisContext *client = client_of(second, 0);
+    wait_answer(client, 7, "banyan recover");
+    assert_int_equal(recover(scene, cluster.address, NULL, NULL), 3);
+    assert_contains(result.output, "RECOVERABLE: memory node 0, region");
+    assert_contains(result.output, "other memory nodes have all that stood there: nothing is lost");
+    assert_contains(result.output, "recoverable: 1 place;");
+    assert_lacks(result.output, "CORRUPT");
+    assert_int_equal(recover(scene, cluster.address, "--json", NULL), 3);
+    json_t *json = json_loads(result.output, 0, NULL);
+    assert_int_equal(json_integer_value(json_object_get(json, "recoverable")), 1);
+    json_decref(json);
+
+    flip(&cluster.node, copy + FORMAT_LOG_FRAME_BYTES + 3, 4);
+    assert_int_equal(recover(scene, cluster.address, NULL, NULL), 3);
+    assert_contains(result.output, "CORRUPT: memory node 0, region");
+    assert_contains(result.output, "CORRUPT: memory node 1, region");
+    assert_contains(result.output,
+                    text_of("changes between %llu and %llu may have stood there",
+                            (unsigned long long)sequence - 1, (unsigned long long)sequence + 1));
+    assert_lacks(result.output, "RECOVERABLE");
+    flip(&cluster.node, copy + FORMAT_LOG_FRAME_BYTES + 3, 4); /* whole again */
+
+    assert_int_equal(recover(scene, cluster.address, "--accept-loss", NULL), 0);
+    assert_contains(result.output, "served whole, from other memory nodes");
+    wait_answer(client, 7, "value7");
+    expect_all(client);
+    redisFree(client);
+    assert_int_equal(process_stop(second), 0);
+    cluster_end(scene, &cluster);
+}
+
+/* All is merged, and the log says so. */
+static bool merged(void *context)
+{
+    const char *info = ask(context, "INFO log");
+    return strstr(info, "log_unmerged_keys:0\r\n") && strstr(info, "log_lag_entries:0\r\n");
+}
+
+/* One bit of a dead owner's log, wherever it lies: its ranges wait, and say what for, until it is accepted.
+ * Everything was merged here, so nothing is lost by that. */
+static void one_bit_is_enough(void **state)
+{
+    static const char *const names[] = {"second", "third", "fourth"};
+    static const char *const wanted[] = {"CORRUPT: memory node 0, segment at",
+                                         "CORRUPT: memory node 0, region at",
+                                         "CORRUPT: memory node 0, control block at"};
+    struct scene *scene = *state;
+    struct cluster cluster;
+    struct format_log_view view;
+    cluster_start(scene, &cluster);
+    node_open(&cluster.node, cluster.address);
+    for (unsigned i = 0; i < 3; i++) {
+        redisContext *client = client_of(cluster.compute, 0);
+        wait_until(owns, client, "the compute node does not own its ranges");
+        keys_set(client);
+        wait_until(merged, client, "everything to be merged");
+        redisFree(client);
+        process_kill(cluster.compute);
+        const struct memory_log_segments log = log_of(&cluster.node, 0);
+        const gaddr places[] = {
+            log.segments[0].address + 9,
+            log.segments[0].address +
+                frame_at(&cluster.node, &log.segments[0], KEYS / 2, &view, cluster.bytes) + 5,
+            log.control + 2};
+        flip(&cluster.node, places[i], i);
+
+        cluster.compute = compute_start(scene, names[i], cluster.address, false);
+        client = client_of(cluster.compute, 0);
+        wait_answer(client, 7, "banyan recover");
+        assert_contains(ask(client, "SET key007 x"), "banyan recover");
+        assert_int_equal(recover(scene, cluster.address, NULL, NULL), 3);
+        assert_contains(result.output, wanted[i]);
+        assert_contains(result.output, "corrupt: 1 place;");
+        assert_int_equal(recover(scene, cluster.address, "--accept-loss", NULL), 0);
+        assert_contains(result.output, wanted[i]);
+        assert_contains(result.output, "accepted: 1 place;");
+        wait_answer(client, 7, "value7");
+        expect_all(client);
+        redisFree(client);
+    }
+    assert_int_equal(process_stop(cluster.compute), 0);
+    assert_int_equal(recover(scene, cluster.address, NULL, NULL), 0);
+    cluster_end(scene, &cluster);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_torn_tail_is_cut, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(a_corrupt_middle_is_refused_until_accepted, scene_set_up,
                                         scene_tear_down),
+        cmocka_unit_test_setup_teardown(what_another_memory_node_has_is_not_lost, scene_set_up,
+                                        scene_tear_down),
+        cmocka_unit_test_setup_teardown(one_bit_is_enough, scene_set_up, scene_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
