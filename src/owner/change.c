@@ -402,12 +402,24 @@ static int give(struct owner_transfer *transfer, const struct tree *only)
     return status;
 }
 
+/* Whether the map that was adopted last has ranges of this process. */
+static bool owns_some(struct owner *owner)
+{
+    bool some = false;
+    owner_turn_take(&owner->adopting);
+    for (uint32_t i = 0; i < owner->copy.count && !some; i++)
+        some = fabric_process_equal(owner->copy.ranges[i].owner, owner->self) ||
+               fabric_process_equal(owner->copy.ranges[i].next, owner->self);
+    owner_turn_give(&owner->adopting);
+    return some;
+}
+
 int owner_release(struct owner *owner, struct tree_session *session)
 {
     struct owner_transfer transfer;
     atomic_store_relaxed(&owner->released, true); /* a flag that orders nothing */
     int status = owner_tell(owner, session);      /* nobody gives it ranges from here on */
-    if (!status)
+    if (!status && owns_some(owner))              /* others' may wait for an operator (banyan recover) */
         status = owner_heirs_await(owner, session);
     if (!status)
         status = owner_transfer_begin(&transfer, owner, session, true);
