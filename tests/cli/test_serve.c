@@ -58,6 +58,38 @@ static void mistakes_are_told(void **state)
             "option log-segment-bytes: 9M is not in the range 64K to 8M\n");
     refuses(scene, ARGUMENTS("compute", "--log-wait", "0"),
             "option log-wait: 0 is not in the range 1 to 600000 ms\n");
+    refuses(scene, ARGUMENTS("compute", "--log-wait", "x"),
+            "option log-wait: 'x' is not a whole number from 1 to 600000 ms\n");
+    refuses(scene, ARGUMENTS("memory", "--log-bytes", "1K"),
+            "1024 bytes for owners' logs: not from 512 KiB to half of the pool of 1073741824 bytes\n");
+    refuses(scene, ARGUMENTS("memory", "--size", "64M", "--log-bytes", "60M"),
+            "not from 512 KiB to half of the pool of 67108864 bytes\n");
+    refuses(scene, ARGUMENTS("recover"), "no memory nodes are named: give --memory");
+    refuses(scene, ARGUMENTS("recover", "--accept-loss=maybe"),
+            "option accept-loss: 'maybe' is neither on nor off\n");
+    refuses(scene, ARGUMENTS("recover", "--compute", "70000"),
+            "option compute: 70000 is not in the range 0 to 65535");
+    scene->passed = true;
+}
+
+/* What is told of the options of the owner's log. */
+static void help_names_the_log(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const told[][2] = {{"compute", "--log=auto|none"},
+                                          {"compute", "--log-copies=N"},
+                                          {"compute", "--log-segment-bytes=BYTES"},
+                                          {"compute", "--log-wait=ms"},
+                                          {"memory", "--log-bytes=BYTES"},
+                                          {"recover", "--accept-loss"},
+                                          {"recover", "--compute=ID"},
+                                          {"recover", "Exit status: 0 when no log is corrupt"}};
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+        process_run(scene, NULL, ARGUMENTS(told[i][0], "--help"), &result);
+        assert_int_equal(result.code, 0);
+        if (!strstr(result.output, told[i][1]))
+            fail_msg("banyan %s --help has no %s:\n%s", told[i][0], told[i][1], result.output);
+    }
     scene->passed = true;
 }
 
@@ -228,7 +260,8 @@ static void ends(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(mistakes_are_told), TEST(versions),       TEST(ports),
-                                       TEST(warnings),          TEST(the_least_pool), TEST(ends)};
+    const struct CMUnitTest tests[] = {
+        TEST(mistakes_are_told), TEST(help_names_the_log), TEST(versions), TEST(ports),
+        TEST(warnings),          TEST(the_least_pool),     TEST(ends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -254,6 +254,70 @@ static void inheriting_and_scans_are_counted(void **state)
     scene->passed = true;
 }
 
+/* ---- a log that is full ---- */
+
+#define FLOOD 2000u
+
+/* Writes as fast as it goes; returns how many were refused. What was acknowledged counts; reads go on. */
+static unsigned flood(redisContext *client, unsigned round, unsigned values[FLOOD])
+{
+    unsigned refused = 0;
+    for (unsigned i = 0; i < FLOOD; i++) {
+        (void)redisAppendCommand(client, "SET flood%04u %u.%0200u", i, round, i);
+        (void)redisAppendCommand(client, "GET stays");
+    }
+    for (unsigned i = 0; i < FLOOD; i++) {
+        redisReply *set = NULL, *get = NULL;
+        assert_int_equal(redisGetReply(client, (void **)&set), REDIS_OK);
+        assert_int_equal(redisGetReply(client, (void **)&get), REDIS_OK);
+        if (set->type == REDIS_REPLY_ERROR)
+            assert_memory_equal(set->str, "OOM ", 4);
+        else
+            values[i] = round;
+        refused += set->type == REDIS_REPLY_ERROR;
+        assert_int_equal(get->type, REDIS_REPLY_STRING);
+        assert_string_equal(get->str, "here");
+        freeReplyObject(set);
+        freeReplyObject(get);
+    }
+    return refused;
+}
+
+/* No room for segments: writes are refused with OOM, reads go on, and merging makes room again. */
+static void a_full_log_refuses_writes_alone(void **state)
+{
+    struct scene *scene = *state;
+    static unsigned values[FLOOD];
+    unsigned refused = 0, round = 0;
+    const struct process *memory =
+        process_start(scene, "memory",
+                      ARGUMENTS("memory", "--listen", "127.0.0.1:0", "--size", "64M", "--log-bytes", "512K"));
+    struct process *compute = process_start(scene, "compute",
+                                            ARGUMENTS("compute", "--memory", address_text(memory, 0),
+                                                      "--listen", "127.0.0.1:0", "--format", "--log", "auto",
+                                                      "--log-segment-bytes", "64K", "--log-wait", "1"));
+    redisContext *client = client_of(compute, 0);
+    assert_string_equal(ask(client, "SET stays here"), "OK");
+    const uint64_t begun = now_ns();
+    while (!refused && now_ns() - begun < UINT64_C(30000000000))
+        refused += flood(client, ++round, values);
+    if (!refused)
+        fail_msg("%u rounds of writes have not filled the log", round);
+    assert_lacks(ask(client, "INFO log"), "log_full:0\r\n");
+    while (flood(client, ++round, values) == FLOOD) /* some get through, whatever the rate */
+        assert_true(now_ns() - begun < UINT64_C(60000000000));
+    for (unsigned i = 0; i < FLOOD; i++) /* one by one: there is room */
+        assert_string_equal(ask(client, "GET flood%04u", i),
+                            values[i] ? text_of("%u.%0200u", values[i], i) : "(nil)");
+    const char *answer = "";
+    while (strcmp(answer = ask(client, "SET after 1"), "OK") != 0)
+        assert_memory_equal(answer, "-OOM ", 5);
+    assert_string_equal(ask(client, "GET after"), "1");
+    redisFree(client);
+    assert_int_equal(process_stop(compute), 0);
+    scene->passed = true;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +326,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(inheriting_and_scans_are_counted, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(what_is_merged_is_read, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(bad_sizes_are_refused, scene_set_up, scene_tear_down),
+        cmocka_unit_test_setup_teardown(a_full_log_refuses_writes_alone, scene_set_up, scene_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
