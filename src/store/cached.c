@@ -13,6 +13,23 @@ static struct tree_reference name_of(const void *key, size_t key_length,
     return name;
 }
 
+/* Behind an offer of what the reference names. */
+static void forget_old(struct store_session *session, const void *key, size_t key_length,
+                       const struct tree_reference *name)
+{
+    uint8_t bytes[FORMAT_VALUE_MAX];
+    uint32_t length;
+    struct format_value slot;
+    if (!tree_value_now(session->tree, session->store->tree, key, key_length, bytes, &length))
+        return;
+    if (format_value_decode(bytes, length, &slot) && slot.record) {
+        const struct tree_reference now = name_of(key, key_length, &slot.reference);
+        if (now.words[0] == name->words[0] && now.words[1] == name->words[1])
+            return;
+    }
+    tree_value_forget(session->tree, session->store->tree, name);
+}
+
 bool store_cached_find(struct store_session *session, const void *key, size_t key_length,
                        const struct format_reference *reference, uint8_t *room, struct store_value *value)
 {
@@ -32,9 +49,11 @@ void store_cached_offer(struct store_session *session, const void *key, size_t k
                         bool looked_up)
 {
     const struct tree_reference name = name_of(key, key_length, reference);
-    if (!reference->room)
-        tree_value_offer(session->tree, session->store->tree, &name, value->bytes, reference->length,
-                         value->expires, looked_up, NULL);
+    if (reference->room)
+        return;
+    tree_value_offer(session->tree, session->store->tree, &name, value->bytes, reference->length,
+                     value->expires, looked_up, NULL);
+    forget_old(session, key, key_length, &name);
 }
 
 void store_cached_replace(struct store_session *session, const void *key, size_t key_length,
@@ -44,13 +63,21 @@ void store_cached_replace(struct store_session *session, const void *key, size_t
     const struct tree_reference name = name_of(key, key_length, reference);
     struct tree_reference before;
     struct format_value slot;
-    bool replaces = old->present && format_value_decode(old->bytes, old->length, &slot) && slot.record;
+    struct store_raw cached;
     if (reference->room)
         return;
+    if (!old->present) { /* the leaf of a logged range has it, perhaps */
+        uint32_t length = 0;
+        cached.present = tree_value_before(session->tree, cached.bytes, &length);
+        cached.length = (uint8_t)length;
+        old = &cached;
+    }
+    bool replaces = old->present && format_value_decode(old->bytes, old->length, &slot) && slot.record;
     if (replaces)
         before = name_of(key, key_length, &slot.reference);
     tree_value_offer(session->tree, session->store->tree, &name, value->bytes, reference->length,
                      value->expires, false, replaces ? &before : NULL);
+    forget_old(session, key, key_length, &name);
 }
 
 void store_cached_forget(struct store_session *session, const void *key, size_t key_length,

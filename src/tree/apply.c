@@ -56,6 +56,7 @@ int tree_logged_merge_one(struct tree_session *session, struct tree *tree, const
     const uint32_t ahead_count = session->ahead_count;
     session->through = true;
     session->ahead_count = 0;
+    session->merge_met = merge->met;
     int status = tree_change_leaf(session, tree, merge->key, one_change, &one);
     session->through = false;
     session->ahead = ahead;
@@ -85,7 +86,8 @@ static void apply_puts(struct tree_session *session, struct tree *tree, struct t
                                                       .key_length = merge->key.length,
                                                       .value = merge->value,
                                                       .length = merge->length,
-                                                      .old = apply->old[i]};
+                                                      .old = apply->old[i],
+                                                      .met = merge->met};
     }
     if (puts)
         (void)tree_multi_put(session, tree, apply->items, puts); /* each item has its status */

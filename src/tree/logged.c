@@ -11,6 +11,7 @@
 #include "tree/index.h"
 #include "tree/leaf.h"
 #include "tree/locate.h"
+#include "tree/owned_cache_use.h"
 
 void tree_compute_set_log(struct tree_compute *compute, const struct tree_log *log, void *context)
 {
@@ -87,7 +88,10 @@ enum unmerged_found tree_logged_find(struct tree_session *session, struct tree *
                                      uint8_t *value, uint32_t *length)
 {
     struct unmerged *table = tree_log_table(tree);
-    enum unmerged_found found = table ? unmerged_find(table, key, value, length) : UNMERGED_NONE;
+    enum unmerged_found found = UNMERGED_NONE;
+    session->entry_hits = 0;
+    if (table)
+        found = unmerged_find(table, key, value, length, tree_owned_draw(session), &session->entry_hits);
     if (found != UNMERGED_NONE) {
         session->cached = true;
         task_charge(TASK_WORK_LINE, 2);
@@ -318,6 +322,21 @@ static int shared_merge(struct logging *logging)
     return status ? status : TREE_RESTART;
 }
 
+/* The table begins to have the key: how often that was met until now, and what the cache knows of its leaf's
+ * value, for tree_value_before. */
+static void entry_look(struct logging *logging)
+{
+    struct tree_session *session = logging->session;
+    uint32_t hits;
+    session->leaf_value.known =
+        tree_owned_peek(session, logging->tree, logging->change->key, session->leaf_value.bytes,
+                        &session->leaf_value.length, &hits);
+    if (!session->leaf_value.known)
+        return;
+    unmerged_met(logging->table, logging->node, hits);
+    session->entry_hits = hits;
+}
+
 /* One look at the key, and what follows from it. TREE_RESTART: look again. */
 static int decide(struct logging *logging)
 {
@@ -327,6 +346,9 @@ static int decide(struct logging *logging)
     uint8_t value[FORMAT_VALUE_MAX + 1];
     size_t length = 0;
     unmerged_look(logging->table, logging->node, &look);
+    session->entry_hits = look.met;
+    if (look.found == UNMERGED_NONE)
+        entry_look(logging);
     if (look.doubtful) {
         int status = doubt_end(logging, &look);
         return status ? status : TREE_RESTART;
@@ -386,6 +408,7 @@ int tree_logged_append(struct tree_session *session, struct tree *tree,
                               .change = change,
                               .logged = logged};
     *logged = (struct tree_logged){0};
+    session->leaf_value.known = false;
     if (!logging.table)
         return pool_fail_memory(&session->pool);
     int status = home_find(&logging);

@@ -390,13 +390,18 @@ static int change_take(struct change *change)
 
 /* What a key will hold, as the image has it: for its entry in the cache. An entry gets to know its slot where
  * the leaf had to be read for that. */
-static void change_note(struct change *change, const struct format_point *place)
+static void change_note(struct change *change, const struct format_point *place, bool own)
 {
     struct tree_session *session = change->session;
     struct format_slot slot;
     struct format_header header = change->header;
     bool found = header.state == FORMAT_NODE_LIVE &&
                  format_point_verdict_locked(place, session->image.bytes, &header, &slot) == FORMAT_HIT;
+    if (found && session->through) { /* merging */
+        tree_owned_note_merged(session, change->tree, change->path.link, place->key, slot.value,
+                               own ? session->merge_met : 0);
+        return;
+    }
     bool placed = found && !session->served && slot.block == GADDR_NULL && !whole_leaf(session) &&
                   tree_owned_places(session, change->tree);
     struct owned_place known = {.leaf = change->path.link.address};
@@ -425,12 +430,12 @@ static void change_notes(struct change *change, bool own)
     if (own && change->placed)
         change_note_placed(change);
     else if (own)
-        change_note(change, &change->place);
+        change_note(change, &change->place, true);
     for (const struct tree_waiter *waiter = change->taken.waiters; waiter; waiter = waiter->next)
         for (const struct tree_operation *operation = waiter->operations; operation && operation->done;
              operation = operation->next)
             if (operation->wrote)
-                change_note(change, &operation->place);
+                change_note(change, &operation->place, false);
 }
 
 /* Releases the lock with the list that writes back this change, `count` commands of `writes`, and those taken

@@ -44,6 +44,7 @@ struct batch_item {
     struct fabric_list list;
     bool posted, deferred, answered;
     bool owned;                  /* the range is this process's */
+    bool drains;                 /* ... but on its way from it (announce.h) */
     bool logged;                 /* ... and its changes go into the log */
     bool others;                 /* it is another's, and the owner is to be asked */
     bool leased;                 /* gets: it is owned by some process, so the answer needs the read lease */
@@ -334,6 +335,7 @@ static int put_single(struct tree_session *session, struct tree *tree, struct tr
     if (status)
         return status;
     tree_session_ahead(session, item->ahead, item->ahead && !item->ahead_done);
+    session->merge_met = item->met;
     status = tree_change(session, tree, put_change, item, &exchange, &asked);
     item->ahead_done |= tree_session_ahead_done(session);
     if (!status && asked)
@@ -591,7 +593,12 @@ static void put_ended(struct tree_batch *batch, const struct batch_item *leader)
     for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next) {
         const struct batch_item *entry = &batch->items[i];
         const struct format_key value = {entry->item->value, (uint32_t)entry->item->length};
-        tree_owned_end_key(session, tree, item_key(entry->item), status || entry->deferred ? NULL : &value);
+        const bool done = !status && !entry->deferred;
+        if (done && session->through && !entry->drains)
+            tree_owned_end_merged(session, tree, leader->path.link, item_key(entry->item), value,
+                                  entry->item->met);
+        else
+            tree_owned_end_key(session, tree, item_key(entry->item), done ? &value : NULL);
     }
     for (const struct tree_waiter *waiter = leader->taken.waiters; waiter; waiter = waiter->next)
         for (const struct tree_operation *operation = waiter->operations; operation && operation->done;
@@ -844,6 +851,8 @@ static void put_logged(struct tree_batch *batch)
         session->ahead_count = item->ahead != NULL;
         item->status = tree_logged_append(session, batch->tree, &change, &batch->logged[i]);
         session->ahead_count = 0;
+        session->entry_hits = 0; /* of one item; many follow */
+        session->leaf_value.known = false;
         entry->deferred = item->status > 0 || item->status == BANYAN_EFENCED;
         entry->answered = !entry->deferred && !item->status;
         any |= entry->answered;
@@ -960,6 +969,7 @@ static void batch_enter(struct tree_batch *batch, bool put)
         struct batch_item *entry = &batch->items[i];
         enum tree_right right = tree_rights_switch(session, batch->tree, item_key(entry->item));
         entry->owned = right == TREE_OWNED;
+        entry->drains = session->drains;
         entry->logged = tree_logs(session);
         entry->capacity = entry->item->length;
         entry->others = right == TREE_OTHERS && (put || session->logged) && !session->through;

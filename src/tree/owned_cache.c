@@ -35,6 +35,12 @@ static void place_decode(const uint8_t bytes[PLACE_BYTES], struct owned_place *p
     place->number = (uint32_t)(word & (PLACE_SLOTS - 1));
 }
 
+static void link_encode(struct format_link leaf, uint8_t bytes[SHORTCUT_BYTES])
+{
+    memcpy(bytes, &leaf.address, 8);
+    memcpy(bytes + 8, &leaf.tag, 4);
+}
+
 /* What a slot of this index refers to may be cached. */
 static bool has_values(const struct owned_cache *cache)
 {
@@ -307,8 +313,7 @@ void owned_cache_offer_entry(struct owned_cache *cache, struct epoch_slot *slot,
         return;
     bool dac = has_shortcuts(cache);
     uint8_t link[SHORTCUT_BYTES];
-    memcpy(link, &leaf.address, 8);
-    memcpy(link + 8, &leaf.tag, 4);
+    link_encode(leaf, link);
     const struct owned_put put = {.key = key,
                                   .value = value,
                                   .link = dac ? link : NULL,
@@ -350,6 +355,31 @@ void owned_cache_offer_value(struct owned_cache *cache, struct epoch_slot *slot,
     task_charge(TASK_WORK_COPY, task_lines(length));
 }
 
+bool owned_cache_replace_value(struct owned_cache *cache, struct epoch_slot *slot,
+                               const struct tree_reference *before, const struct tree_reference *reference,
+                               const uint8_t *bytes, uint32_t length, uint64_t note, uint32_t random,
+                               uint32_t *hits)
+{
+    uint32_t had;
+    if (!cache->values || stopped(cache))
+        return false;
+    epoch_enter(slot);
+    const uint64_t room = owned_values_drop(cache->values, slot, before, &had);
+    if (room && owned_hits_more((uint8_t)had, random) > *hits)
+        *hits = owned_hits_more((uint8_t)had, random);
+    const bool replaced =
+        owned_values_size(length) <= room &&
+        owned_values_put(cache->values, reference, bytes, length, note, owned_policy_clock(cache), *hits);
+    epoch_leave(slot);
+    task_charge(TASK_WORK_LINE, room ? 3 : 1);
+    if (!replaced)
+        return false;
+    COUNT(cache, slot, value_admissions);
+    task_charge(TASK_WORK_LINE, 3); /* as above */
+    task_charge(TASK_WORK_COPY, task_lines(length));
+    return true;
+}
+
 void owned_cache_missed(struct owned_cache *cache, uint64_t round_trips)
 {
     if (cache->settings.policy != TREE_CACHE_DINOMO)
@@ -357,6 +387,24 @@ void owned_cache_missed(struct owned_cache *cache, uint64_t round_trips)
     /* Relaxed: an average, of which some samples may be lost. */
     uint64_t old = atomic_load_relaxed(&cache->miss_cost);
     atomic_store_relaxed(&cache->miss_cost, old - old / 64 + round_trips * 1024 / 64);
+}
+
+bool owned_cache_peek(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key,
+                      uint8_t *value, uint32_t *length, uint32_t *hits)
+{
+    struct owned_entry entry = {.uncounted = true};
+    if (!cache->entries || stopped(cache))
+        return false;
+    epoch_enter(slot);
+    bool found = owned_entries_find(cache->entries, key, &entry) == OWNED_ENTRY_VALUE;
+    epoch_leave(slot);
+    task_charge(TASK_WORK_LINE, entry.lines);
+    if (!found)
+        return false;
+    memcpy(value, entry.value, entry.length);
+    *length = entry.length;
+    *hits = entry.hits;
+    return true;
 }
 
 /* ---- writing ---- */
@@ -413,6 +461,25 @@ void owned_cache_key_end(struct owned_cache *cache, struct epoch_slot *slot, str
         owned_mark_end(&cache->waits, mark, value);
 }
 
+void owned_cache_key_merged(struct owned_cache *cache, struct epoch_slot *slot, struct format_link leaf,
+                            struct format_key key, struct format_key value, uint8_t hits,
+                            struct owned_mark *mark)
+{
+    uint8_t link[SHORTCUT_BYTES];
+    const bool dac = has_shortcuts(cache);
+    owned_cache_key_end(cache, slot, key, &value, NULL, mark);
+    if (!cache->entries || stopped(cache))
+        return;
+    link_encode(leaf, link);
+    const struct owned_put put = {.key = key,
+                                  .value = value,
+                                  .link = dac ? link : NULL,
+                                  .replacement = dac ? OWNED_REPLACE_DAC : OWNED_REPLACE_LEAST,
+                                  .hits = hits,
+                                  .bare = dac && cache->settings.shortcuts_only};
+    put_entry(cache, slot, &put);
+}
+
 void owned_cache_write_end(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf, int status,
                            const struct fabric_command *writes, uint32_t count)
 {
@@ -436,7 +503,7 @@ bool owned_cache_drop_value(struct owned_cache *cache, struct epoch_slot *slot,
     if (!cache->values)
         return false;
     epoch_enter(slot);
-    bool dropped = owned_values_drop(cache->values, slot, reference, hits);
+    bool dropped = owned_values_drop(cache->values, slot, reference, hits) > 0;
     epoch_leave(slot);
     task_charge(TASK_WORK_LINE, dropped ? 3 : 1);
     return dropped;

@@ -107,10 +107,20 @@ void owned_cache_offer_leaf(struct owned_cache *cache, struct epoch_slot *slot, 
 /* A key's slot was read: by a READ of the pool, or from a cached leaf. */
 void owned_cache_offer_entry(struct owned_cache *cache, struct epoch_slot *slot, struct format_link leaf,
                              bool cached, uint64_t stamp, struct format_key key, struct format_key value);
+/* The bytes that the key's entry has, and its hits; counts as no hit. False: there is no entry with a value.
+ */
+bool owned_cache_peek(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key,
+                      uint8_t *value, uint32_t *length, uint32_t *hits);
 /* A long value; its key was met about so often of late. */
 void owned_cache_offer_value(struct owned_cache *cache, struct epoch_slot *slot,
                              const struct tree_reference *reference, const uint8_t *bytes, uint32_t length,
                              uint64_t note, uint32_t hits);
+/* The same in place of another value of the key, whose room it takes, and whose hits it has. True: that was
+ * cached. False: *hits is at least what the other had, and it is gone. */
+bool owned_cache_replace_value(struct owned_cache *cache, struct epoch_slot *slot,
+                               const struct tree_reference *before, const struct tree_reference *reference,
+                               const uint8_t *bytes, uint32_t length, uint64_t note, uint32_t random,
+                               uint32_t *hits);
 /* Policy dinomo: how many round trips a lookup took that found nothing cached. */
 void owned_cache_missed(struct owned_cache *cache, uint64_t round_trips);
 
@@ -127,6 +137,12 @@ void owned_cache_key_begin(struct owned_cache *cache, struct epoch_slot *slot, s
 void owned_cache_key_end(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key,
                          const struct format_key *value, const struct owned_place *place,
                          struct owned_mark *mark);
+/* The same of a key whose entry was merged (logging.h), in this leaf: where there is none the key gets one,
+ * if there is room for it or something that is worth less. `hits`: how often it was met before, in rough
+ * steps. */
+void owned_cache_key_merged(struct owned_cache *cache, struct epoch_slot *slot, struct format_link leaf,
+                            struct format_key key, struct format_key value, uint8_t hits,
+                            struct owned_mark *mark);
 /* status 0: the WRITEs of the commands are done. */
 void owned_cache_write_end(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf, int status,
                            const struct fabric_command *writes, uint32_t count);

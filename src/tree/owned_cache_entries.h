@@ -62,6 +62,7 @@ struct owned_entry {
     bool cold;       /* it was not found since replacement looked at it last */
     uint32_t hits;   /* before this one; counted up to 15, and halved from time to time */
     uint32_t random; /* in: for counts in rough steps */
+    bool uncounted;  /* in: this is no hit */
     uint32_t lines;  /* cache lines that the search touched */
 };
 
@@ -86,6 +87,7 @@ struct owned_put {
     struct format_key key, value;
     const uint8_t *link; /* NULL: none. An entry that is there keeps the one it has */
     enum owned_replacement replacement;
+    uint8_t hits;         /* of a new entry, in rough steps; one that is there has as many at least */
     bool bare;            /* a new entry is a shortcut, and stays one */
     const uint64_t *word; /* of the leaf (owned_cache_writes.h): nothing is put unless it is `stamp` */
     uint64_t stamp;

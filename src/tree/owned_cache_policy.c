@@ -183,7 +183,7 @@ static struct owned_value *sample_values(struct owned_cache *cache, uint32_t cou
 static bool evict_value(struct owned_cache *cache, struct epoch_slot *slot, const struct owned_value *value)
 {
     uint32_t hits;
-    bool gone = value && owned_values_drop(cache->values, slot, &value->reference, &hits);
+    bool gone = value && owned_values_drop(cache->values, slot, &value->reference, &hits) > 0;
     if (gone)
         atomic_add_relaxed(&cache->value_evictions, 1);
     return gone;

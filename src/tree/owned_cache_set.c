@@ -181,7 +181,7 @@ bool owned_set_find(struct owned_set *set, const struct owned_set_shape *shape, 
     }
     if (!seqlock_same(&set->latch, version))
         return false;
-    if (*found != OWNED_ENTRY_NONE)
+    if (*found != OWNED_ENTRY_NONE && !entry->uncounted)
         count_hit(set, shape, place.number, copy.meta[place.number], entry->random);
     return true;
 }
@@ -334,6 +334,18 @@ static bool make_room(const struct owned_set_shape *shape, struct owned_set *cop
     return true;
 }
 
+/* So many hits, which came in rough steps, as this index counts. */
+static uint8_t hits_as(const struct owned_set_shape *shape, uint8_t rough)
+{
+    uint32_t hits = shape->rough ? rough : owned_hits_count(rough);
+    return (uint8_t)(hits < HITS ? hits : HITS);
+}
+
+static uint8_t with_hits(uint8_t meta, uint8_t hits)
+{
+    return (meta & HITS) < hits ? (uint8_t)((meta & ~HITS) | hits) : meta;
+}
+
 /* An entry that is there gets the value, if it has one. */
 static void revalue(const struct owned_set_shape *shape, struct owned_set *copy, const struct place *place,
                     uint8_t meta, struct format_key value)
@@ -356,11 +368,12 @@ void owned_set_put(struct owned_set *set, const struct owned_set_shape *shape, c
 {
     struct owned_set copy;
     struct place place = {0};
+    const uint8_t hits = hits_as(shape, put->hits);
     load(set, &copy);
     if (find(shape, &copy, put->key, hash, &place)) {
         if (copy.meta[place.number] & BUSY)
             return;
-        revalue(shape, &copy, &place, copy.meta[place.number], put->value);
+        revalue(shape, &copy, &place, with_hits(copy.meta[place.number], hits), put->value);
         result->done = true;
         store(set, &copy);
         return;
@@ -374,7 +387,7 @@ void owned_set_put(struct owned_set *set, const struct owned_set_shape *shape, c
     age(shape, &copy);
     result->done = make_room(shape, &copy, put, size, result);
     if (result->done)
-        append(shape, &copy, tag_of(hash), meta, put->key, put->link, put->value);
+        append(shape, &copy, tag_of(hash), with_hits(meta, hits), put->key, put->link, put->value);
     store(set, &copy);
 }
 

@@ -199,6 +199,18 @@ void tree_owned_note(struct tree_session *session, const struct tree *tree, stru
                            .placed = place != NULL};
 }
 
+void tree_owned_note_merged(struct tree_session *session, const struct tree *tree, struct format_link leaf,
+                            struct format_key key, struct format_key value, uint8_t hits)
+{
+    if (!cache_of(session, tree))
+        return;
+    tree_owned_note(session, tree, key, &value, NULL);
+    struct tree_note *note = &session->notes[session->note_count - 1];
+    note->merged = true;
+    note->leaf = leaf;
+    note->hits = hits;
+}
+
 bool tree_owned_caches(const struct tree_session *session, const struct tree *tree)
 {
     return cache_of(session, tree) != NULL;
@@ -255,8 +267,11 @@ int tree_owned_write(struct tree_session *session, struct tree *tree, gaddr leaf
         owned_cache_write_end(cache, slot, leaf, status, commands, count);
     for (uint32_t i = 0; i < session->note_count && writes; i++) {
         struct tree_note *note = &session->notes[i];
-        owned_cache_key_end(cache, slot, note->key, !status && note->known ? &note->value : NULL,
-                            note->placed ? &note->place : NULL, &note->mark);
+        if (note->merged && !status)
+            owned_cache_key_merged(cache, slot, note->leaf, note->key, note->value, note->hits, &note->mark);
+        else
+            owned_cache_key_end(cache, slot, note->key, !status && note->known ? &note->value : NULL,
+                                note->placed ? &note->place : NULL, &note->mark);
     }
     session->note_count = 0;
     if (!status)
@@ -282,6 +297,13 @@ void tree_owned_end_key(struct tree_session *session, const struct tree *tree, s
 {
     if (tree->owned)
         owned_cache_key_end(tree->owned, session->pool.epoch, key, value, NULL, NULL);
+}
+
+void tree_owned_end_merged(struct tree_session *session, const struct tree *tree, struct format_link leaf,
+                           struct format_key key, struct format_key value, uint8_t hits)
+{
+    if (tree->owned)
+        owned_cache_key_merged(tree->owned, session->pool.epoch, leaf, key, value, hits, NULL);
 }
 
 void tree_owned_end(struct tree_session *session, const struct tree *tree, gaddr leaf, int status,
@@ -315,6 +337,13 @@ bool tree_owned_lookup(struct tree_session *session, const struct tree *tree, st
     if (found == OWNED_CACHE_VALUE)
         session->cached = true;
     return found == OWNED_CACHE_VALUE;
+}
+
+bool tree_owned_peek(struct tree_session *session, const struct tree *tree, struct format_key key,
+                     uint8_t *value, uint32_t *length, uint32_t *hits)
+{
+    struct owned_cache *cache = cache_of(session, tree);
+    return cache && owned_cache_peek(cache, session->pool.epoch, key, value, length, hits);
 }
 
 void tree_owned_missed(struct tree_session *session, const struct tree *tree, uint64_t round_trips)

@@ -22,6 +22,9 @@ int tree_owned_read_many(struct tree_session *session, struct tree *tree, struct
  * were noted; the notes are gone then. */
 int tree_owned_write(struct tree_session *session, struct tree *tree, gaddr leaf,
                      struct fabric_command *commands, uint32_t count);
+/* As tree_owned_note, of a value that is merged: the key may get an entry. */
+void tree_owned_note_merged(struct tree_session *session, const struct tree *tree, struct format_link leaf,
+                            struct format_key key, struct format_key value, uint8_t hits);
 /* With the leaf's lock held, for the next tree_owned_write: the key will hold this value; NULL: nothing, or
  * what is not known. With a place: in this slot. Key and value stay the caller's until then. */
 void tree_owned_note(struct tree_session *session, const struct tree *tree, struct format_key key,
@@ -39,6 +42,9 @@ void tree_owned_begin(struct tree_session *session, const struct tree *tree, gad
 void tree_owned_begin_key(struct tree_session *session, const struct tree *tree, struct format_key key);
 void tree_owned_end_key(struct tree_session *session, const struct tree *tree, struct format_key key,
                         const struct format_key *value);
+/* The same for what was merged into this leaf (owned_cache_key_merged). In a row that the process keeps. */
+void tree_owned_end_merged(struct tree_session *session, const struct tree *tree, struct format_link leaf,
+                           struct format_key key, struct format_key value, uint8_t hits);
 void tree_owned_end(struct tree_session *session, const struct tree *tree, gaddr leaf, int status,
                     const struct fabric_command *writes, uint32_t count);
 
@@ -52,6 +58,9 @@ uint32_t tree_owned_draw(struct tree_session *session);
  * shortcut leads; address 0: there is none. */
 bool tree_owned_lookup(struct tree_session *session, const struct tree *tree, struct format_key key,
                        uint8_t *value, uint32_t *length, struct format_link *leaf);
+/* What a key's entry has, as owned_cache_peek. */
+bool tree_owned_peek(struct tree_session *session, const struct tree *tree, struct format_key key,
+                     uint8_t *value, uint32_t *length, uint32_t *hits);
 /* Whether anything may be cached of the range under way. */
 bool tree_owned_caches(const struct tree_session *session, const struct tree *tree);
 /* Reads of a leaf as tree_owned_read, but bytes to which a write is under way come too, as they were before

@@ -224,22 +224,24 @@ bool owned_values_put(struct owned_values *values, const struct tree_reference *
     return fresh;
 }
 
-bool owned_values_drop(struct owned_values *values, struct epoch_slot *slot,
-                       const struct tree_reference *reference, uint32_t *hits)
+uint64_t owned_values_drop(struct owned_values *values, struct epoch_slot *slot,
+                           const struct tree_reference *reference, uint32_t *hits)
 {
+    uint64_t bytes = 0;
     if (!find(values, reference))
-        return false; /* most often: without the lock */
+        return 0; /* most often: without the lock */
     struct shard *shard = shard_of(values, hash_of(reference));
     spinlock_lock(&shard->lock);
     struct owned_value *value = find(values, reference);
     if (value) {
         *hits = atomic_load_relaxed(&value->hits);
+        bytes = owned_values_size(value->length);
         take_out(values, shard, value);
     }
     spinlock_unlock(&shard->lock);
     if (value)
         retire(values, slot, value);
-    return value != NULL;
+    return bytes;
 }
 
 void owned_values_drop_all(struct owned_values *values, struct epoch_slot *slot)

@@ -45,9 +45,9 @@ bool owned_values_has(const struct owned_values *values, const struct tree_refer
 /* False: it is there already, or memory is short. */
 bool owned_values_put(struct owned_values *values, const struct tree_reference *reference,
                       const uint8_t *bytes, uint32_t length, uint64_t note, uint32_t clock, uint32_t hits);
-/* False: it is not there. *hits: those that it had. */
-bool owned_values_drop(struct owned_values *values, struct epoch_slot *slot,
-                       const struct tree_reference *reference, uint32_t *hits);
+/* The bytes that it took; 0: it is not there. *hits: those that it had. */
+uint64_t owned_values_drop(struct owned_values *values, struct epoch_slot *slot,
+                           const struct tree_reference *reference, uint32_t *hits);
 void owned_values_drop_all(struct owned_values *values, struct epoch_slot *slot);
 /* Any value, each about equally likely, by a random number; NULL: there is none. */
 struct owned_value *owned_values_any(struct owned_values *values, uint64_t random);

@@ -202,6 +202,8 @@ int tree_begin(struct tree_session *session, struct tree *tree)
     pool_session_begin(&session->pool);
     session->restarts = session->invalid = session->walked = session->astray = 0;
     session->image.address = GADDR_NULL;
+    session->entry_hits = 0;
+    session->leaf_value.known = false;
     session->stats.operations++;
     task_charge(TASK_WORK_OPERATION, 1);
     return tree_buffers(session, tree);

@@ -87,6 +87,9 @@ struct tree_note {
     struct owned_mark mark; /* of a write under way */
     bool known;             /* `value` */
     bool placed;            /* `place` */
+    bool merged;            /* `leaf`, `hits` */
+    uint8_t hits;
+    struct format_link leaf;
 };
 #define TREE_NOTES_MAX 50u /* a holder's own change and those that it does for others (delegate.h) */
 
@@ -110,12 +113,19 @@ struct tree_session {
     const struct fabric_command *ahead; /* tree_session_ahead */
     uint32_t ahead_count;
     bool ahead_done;
-    struct owned_busy busy;                 /* of what it served: not to be told (owned_cache_use.h) */
-    bool served;                            /* the last read of a leaf came from the cache */
-    uint32_t entry_hits;                    /* of the entry that the last lookup found; 0: none */
-    uint64_t entry_draws;                   /* random numbers drawn to count hits with */
+    struct owned_busy busy; /* of what it served: not to be told (owned_cache_use.h) */
+    bool served;            /* the last read of a leaf came from the cache */
+    uint32_t entry_hits;  /* of the entry that the last lookup found, or what the table of the log counts; 0:
+                             none */
+    uint64_t entry_draws; /* random numbers drawn to count hits with */
     struct tree_note notes[TREE_NOTES_MAX]; /* owned_cache_use.h */
     uint32_t note_count;
+    struct {
+        bool known;
+        uint32_t length;
+        uint8_t bytes[FORMAT_VALUE_MAX];
+    } leaf_value;      /* what the cache knows of the leaf's value of the key that was logged last */
+    uint8_t merge_met; /* of the entry that is merged by itself (unmerged.h) */
     bool cached; /* its answer rests on what this compute node knows, and no list has proven the right: O2 */
     struct fabric_process owner;        /* of a row that is another's */
     struct tree_foreign foreign;        /* TREE_FOREIGN */

@@ -13,6 +13,7 @@
 #include "tree/entries.h"
 #include "tree/index.h"
 #include "tree/keyblocks.h"
+#include "tree/owned_cache_use.h"
 #include "tree/parent.h"
 #include "tree/session.h"
 
@@ -236,6 +237,10 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
                                session->image.bytes + layout->slot_offset[number], layout->slot_bytes);
         *added = true;
     }
+    if (*added && session->through)
+        tree_owned_note_merged(session, split->tree,
+                               split->number != UINT32_MAX ? split->link : split->sibling, addition->key,
+                               addition->value, session->merge_met);
     status = tree_leaf_release(session, split->tree, hold, writes, count);
     if (status == BANYAN_EFENCED) { /* not done: still no link leads to them */
         pool_release(&session->pool, split->sibling.address, layout->geometry.leaf_bytes);

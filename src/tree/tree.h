@@ -175,6 +175,7 @@ struct tree_item {
     /* put: NULL, or a WRITE that must be done before the put takes effect, as tree_session_ahead. */
     const struct fabric_command *ahead;
     bool ahead_done; /* out: as tree_session_ahead_done */
+    uint8_t met;     /* put, of what is merged (logging.h): how often the key was looked up, else 0 */
 };
 int tree_multi_get(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count);
 /* Upserts, each by itself; those of one key in the items' order. */
@@ -329,12 +330,20 @@ struct tree_reference {
 /* True: the value, of this length, and what was given with it. */
 bool tree_value_find(struct tree_session *session, const struct tree *tree,
                      const struct tree_reference *reference, void *to, uint32_t length, uint64_t *note);
+/* A put in a logged range is not told what the key's leaf holds. Right after it: what the cache knows of
+ * that, with FORMAT_VALUE_MAX bytes of room. */
+bool tree_value_before(const struct tree_session *session, void *value, uint32_t *length);
 /* It was READ and validated, `looked_up`: right after this session's lookup of its key. Or it was written in
- * place of the value that `before` names (NULL: of none). Where there is no room it is let in only if it
- * saves more than what must go. */
+ * place of the value that `before` names (NULL: of none), right after this session's put of it. Where there
+ * is no room it is let in only if it saves more than what must go. */
 void tree_value_offer(struct tree_session *session, const struct tree *tree,
                       const struct tree_reference *reference, const void *bytes, uint32_t length,
                       uint64_t note, bool looked_up, const struct tree_reference *before);
+/* What the key's slot holds by now, as far as that is known here; with room as above. To be asked behind an
+ * offer: another task may have replaced the value, and forgotten it, before it was offered, and then it has
+ * to be forgotten again, or it takes up room. False: nothing is known. */
+bool tree_value_now(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                    void *value, uint32_t *length);
 /* Nobody can come by the reference any more. */
 void tree_value_forget(struct tree_session *session, const struct tree *tree,
                        const struct tree_reference *reference);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/epoch.h"
+#include "tree/owned_cache_entries.h"
 
 #define BUCKETS_FIRST 16u
 
@@ -171,7 +172,7 @@ uint64_t unmerged_bytes(const struct unmerged *table)
 /* ---- reading ---- */
 
 enum unmerged_found unmerged_find(struct unmerged *table, struct format_key key, uint8_t *value,
-                                  uint32_t *length)
+                                  uint32_t *length, uint32_t random, uint32_t *met)
 {
     /* Relaxed: an entry that was committed before this operation began has been counted by then, since
      * whoever says so has taken a lock of the table behind it. */
@@ -181,8 +182,12 @@ enum unmerged_found unmerged_find(struct unmerged *table, struct format_key key,
     struct unmerged_shard *shard = &table->shards[hash % UNMERGED_SHARDS];
     enum unmerged_found found = UNMERGED_NONE;
     spinlock_lock(&shard->lock);
-    const struct unmerged_node *node = node_find(shard, hash, key);
+    struct unmerged_node *node = node_find(shard, hash, key);
     if (node && node->committed.present) {
+        if (met) {
+            *met = node->met;
+            node->met = owned_hits_more(node->met, random);
+        }
         found = node->committed.deleted ? UNMERGED_DELETED : UNMERGED_VALUE;
         *length = node->committed.length;
         if (*length)
@@ -299,6 +304,7 @@ void unmerged_look(struct unmerged *table, struct unmerged_node *node, struct un
     spinlock_lock(&shard->lock);
     assert(node->latched);
     look_at(node->pending.present ? &node->pending : &node->committed, look);
+    look->met = node->met;
     look->frame = node->pending.present ? node->frame : NULL;
     look->doubtful = node->pending.present && !node->frame;
     look->fragile = look->doubtful && node->pending.fragile;
@@ -312,6 +318,16 @@ void unmerged_look_committed(struct unmerged *table, struct unmerged_node *node,
     spinlock_lock(&shard->lock);
     assert(node->latched);
     look_at(&node->committed, look);
+    spinlock_unlock(&shard->lock);
+}
+
+void unmerged_met(struct unmerged *table, struct unmerged_node *node, uint32_t met)
+{
+    struct unmerged_shard *shard = unmerged_shard(table, node);
+    spinlock_lock(&shard->lock);
+    assert(node->latched && met <= OWNED_HITS_MAX);
+    if (node->met < met)
+        node->met = (uint8_t)met;
     spinlock_unlock(&shard->lock);
 }
 
@@ -467,6 +483,8 @@ void unmerged_merge_of(struct unmerged_node *node, struct unmerged_merge *merge)
     merge->key = unmerged_key(node);
     merge->sequence = node->committed.sequence;
     merge->deleted = node->committed.deleted;
+    merge->met = node->met;
+    node->met = owned_hits_half(node->met);
     merge->length = node->committed.length;
     if (merge->length)
         memcpy(merge->value, node->committed.bytes, merge->length);

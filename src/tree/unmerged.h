@@ -39,9 +39,11 @@ void unmerged_destroy(struct unmerged *table);
 /* ---- reading ---- */
 
 enum unmerged_found { UNMERGED_NONE, UNMERGED_VALUE, UNMERGED_DELETED };
-/* What is committed of the key; with FORMAT_VALUE_MAX bytes of room. */
+/* What is committed of the key; with FORMAT_VALUE_MAX bytes of room. A value that is found was met once more:
+ * *met, where it is not NULL, is how often that was so before, in rough steps (owned_cache_entries.h), which
+ * want the random number. */
 enum unmerged_found unmerged_find(struct unmerged *table, struct format_key key, uint8_t *value,
-                                  uint32_t *length);
+                                  uint32_t *length, uint32_t random, uint32_t *met);
 
 /* A run of committed entries, for a scan that lays them over leaves that it reads LATER. */
 struct unmerged_item {
@@ -91,10 +93,14 @@ struct unmerged_look {
     bool doubtful;
     bool fragile; /* doubtful; and what it names may not be there */
     bool leafed;  /* the key's leaf may have this value already */
+    uint8_t met;  /* as unmerged_find */
 };
 void unmerged_look(struct unmerged *table, struct unmerged_node *node, struct unmerged_look *look);
 /* The same without what is pending: what readers see. */
 void unmerged_look_committed(struct unmerged *table, struct unmerged_node *node, struct unmerged_look *look);
+
+/* With the latch held: the key was met so often at least. */
+void unmerged_met(struct unmerged *table, struct unmerged_node *node, uint32_t met);
 
 /* With the latch held: waits until nothing is pending in a frame whose fate is not known. Suspends. */
 void unmerged_await(struct unmerged *table, struct unmerged_node *node);
@@ -138,6 +144,7 @@ struct unmerged_merge {
     struct format_key key; /* stays until unmerged_merged */
     uint64_t sequence;
     bool deleted;
+    uint8_t met; /* how often lookups found the key here, as unmerged_find; half of that is forgotten then */
     uint32_t length;
     uint8_t value[FORMAT_VALUE_MAX];
 };

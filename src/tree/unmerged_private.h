@@ -50,6 +50,7 @@ struct unmerged_node {
     uint64_t merged; /* the sequence of what is being merged */
     uint16_t key_length;
     uint8_t levels;
+    uint8_t met; /* by lookups, in rough steps */
     uint8_t *key;
     struct unmerged_node *next[]; /* `levels`; guarded by the order's lock */
 };

@@ -89,7 +89,7 @@ void processes_open_as(struct processes *processes, unsigned nodes, const struct
 {
     struct memory_options options = *memory;
     struct error error = {0};
-    *processes = (struct processes){.nodes = nodes};
+    *processes = (struct processes){.nodes = nodes, .policy = TREE_CACHE_BANYAN};
     for (uint16_t n = 0; n < nodes; n++) {
         options.node = n;
         assert_int_equal(memory_node_create(&processes->memory[n], &options, &error), 0);
@@ -138,6 +138,7 @@ struct process *process_begin(struct processes *processes)
     wrapper_init(&process->trouble->wrapper, &process_ops, run_list, inner);
     process->fabric = &process->trouble->wrapper.fabric;
     assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
+    switches.cache_policy = (int)processes->policy;
     assert_int_equal(tree_compute_create(&process->compute, process->fabric, &switches, &error), 0);
     assert_int_equal(pool_worker_create(&process->worker, tree_compute_pool(process->compute), &error), 0);
     assert_int_equal(tree_session_create(&process->session, process->compute, process->worker, &error), 0);

@@ -36,6 +36,7 @@ struct process {
 struct processes {
     unsigned nodes;
     struct log_options options;
+    enum tree_cache_policy policy; /* of processes that are started from now on */
     struct memory_node *memory[PROCESSES_NODES];
     struct process all[PROCESSES_MAX];
     unsigned count;

@@ -1,7 +1,8 @@
 /*
  * test_log_reference.c - random operations on a logged range against a map in memory: with merging, flushes,
  * owners that die with what they have not merged, successors that inherit from one or several of them, and
- * ranges that go back, between any two operations. One thread, several processes over the same memory nodes.
+ * ranges that go back, between any two operations. What the cache has of a key when all is merged is what was
+ * written. One thread, several processes over the same memory nodes.
  * BANYAN_SEED replays a seed, BANYAN_ROUNDS scales how many there are.
  */
 #include "processes.h"
@@ -11,6 +12,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "tree/index.h"
+#include "tree/owned_cache.h"
 
 #define KEYS      600u
 #define STEPS     1500u
@@ -28,6 +31,7 @@ struct world {
     struct processes processes;
     struct process *owner;
     struct entry entries[KEYS];
+    uint64_t cached; /* entries of the cache that were looked at */
 };
 
 /* The owner dies, with all that it has not merged. */
@@ -217,6 +221,24 @@ static void merge_some(struct world *world)
                                  1 + (uint32_t)random_below(&world->random, 100), &least, &end, &merged));
 }
 
+/* Everything is merged: what is cached is what was written, or nothing. */
+static void judge_cache(struct world *world)
+{
+    struct tree *tree = world->owner->tree;
+    struct epoch_slot *slot = tree_session_pool(world->owner->session)->epoch;
+    assert_non_null(tree->owned);
+    for (unsigned i = 0; i < KEYS; i++) {
+        uint8_t key[8], value[FORMAT_VALUE_MAX];
+        uint32_t length, hits;
+        key_make(i, key);
+        if (!owned_cache_peek(tree->owned, slot, (struct format_key){key, 8}, value, &length, &hits))
+            continue;
+        world->cached++;
+        if (!world->entries[i].present || !entry_equal(&world->entries[i], value, length))
+            fail_msg("seed %llu: the cache has another value of key %u", (unsigned long long)world->seed, i);
+    }
+}
+
 static void something(struct world *world)
 {
     struct process *owner = world->owner;
@@ -238,6 +260,7 @@ static void something(struct world *world)
     case 4:
     case 5:
         process_check(owner, log_flush_all(owner->log, owner->session));
+        judge_cache(world);
         break;
     default:
         merge_some(world);
@@ -253,6 +276,8 @@ static void judge(struct world *world)
     heirs_end(&world->processes, owner);
     process_check(owner, log_flush_all(owner->log, owner->session));
     assert_int_equal(unmerged_count(tree_log_table(owner->tree)), 0);
+    judge_cache(world);
+    assert_true(world->cached > 0);
     process_check(owner, tree_check(owner->session, owner->tree, &report, NULL, NULL));
     for (unsigned i = 0; i < KEYS; i++)
         present += world->entries[i].present;
@@ -273,6 +298,7 @@ static void world_run(uint64_t seed)
     processes_open(&world->processes, PROCESSES_NODES, 0);
     world->processes.options.copies = 1 + (uint32_t)(seed % 2);
     world->processes.options.seed = seed;
+    world->processes.policy = seed % 4 < 2 ? TREE_CACHE_BANYAN : TREE_CACHE_DINOMO;
     world->owner = process_start(&world->processes);
     process_own(&world->processes, world->owner);
     for (unsigned step = 0; step < STEPS; step++) {

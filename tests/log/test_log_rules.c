@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "failing.h"
 #include "log/state.h"
+#include "tree/index.h"
+#include "tree/owned_cache.h"
 #include "tree/wrapper.h"
 
 static struct processes world;
@@ -449,6 +451,148 @@ static void what_a_write_costs(void **state)
     }
 }
 
+/* ---- what merging leaves in the cache ---- */
+
+/* The value that the key's entry has; 0: it has none. */
+static uint64_t cached(const struct process *process, unsigned number)
+{
+    uint8_t key[8], bytes[FORMAT_VALUE_MAX];
+    uint32_t length, hits;
+    uint64_t value;
+    key_of(number, key);
+    assert_non_null(process->tree->owned);
+    if (!owned_cache_peek(process->tree->owned, tree_session_pool(process->session)->epoch,
+                          (struct format_key){key, 8}, bytes, &length, &hits))
+        return 0;
+    assert_int_equal(length, PROCESSES_VALUE);
+    memcpy(&value, bytes, 8);
+    return value;
+}
+
+static unsigned keys_cached(const struct process *process, unsigned from, unsigned to, uint64_t value)
+{
+    unsigned right = 0;
+    for (unsigned i = from; i < to; i++)
+        right += cached(process, i) == value + i;
+    return right;
+}
+
+/* Keys that were written and merged, and never read: a lookup takes no round trip. So it is for new keys, for
+ * keys that had another value, and for keys that were met in the table; a deleted key has no entry. */
+static void what_a_lookup_costs_behind_merging(void **state)
+{
+    (void)state;
+    const enum tree_cache_policy policies[] = {TREE_CACHE_BANYAN, TREE_CACHE_DINOMO};
+    for (unsigned p = 0; p < 2; p++) {
+        processes_open(&world, 2, 0);
+        world.policy = policies[p];
+        struct process *first = process_start(&world);
+        process_own(&world, first);
+        heirs_end(&world, first);
+        for (unsigned round = 1; round <= 3; round++) {
+            put_keys(first, 0, 14 * round, 1000 * round);
+            if (round == 2)
+                assert_int_equal(keys_right(first, 0, 28, 2000), 28);
+            process_check(first, log_flush_all(first->log, first->spare));
+            assert_int_equal(unmerged_count(tree_log_table(first->tree)), 0);
+            const uint64_t before = tree_session_stats(first->session)->cost.round_trips;
+            assert_int_equal(keys_right(first, 0, 14 * round, 1000 * round), 14 * round);
+            assert_int_equal(tree_session_stats(first->session)->cost.round_trips - before, 0);
+        }
+        process_check(first, process_delete(first, 7));
+        process_check(first, log_flush_all(first->log, first->spare));
+        assert_int_equal(cached(first, 7), 0);
+        assert_int_equal(process_get(first, 7), 0);
+        processes_close(&world);
+    }
+}
+
+struct troubled {
+    struct process *process;
+    bool arrives;
+    unsigned left; /* WRITEs that are passed on before one is lost */
+    unsigned lost;
+};
+
+/* The WRITE of some slot is lost with the connection, before or behind its effect. */
+static int a_slot_is_lost(void *context, struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    struct troubled *troubled = context;
+    bool writes = false;
+    for (uint16_t i = 0; i < list->count; i++)
+        writes |= list->commands[i].operation == FABRIC_WRITE;
+    if (writes && !is_frame(troubled->process, list) && !troubled->lost && !troubled->left--) {
+        troubled->lost++;
+        return process_cut(troubled->process, endpoint, list, troubled->arrives ? list->count : 0);
+    }
+    return wrapper_pass(endpoint, list, list->count);
+}
+
+/* A merging of which nobody knows whether it was done leaves nothing in the cache, and the next one does. */
+static void a_merging_that_is_lost(void **state)
+{
+    (void)state;
+    for (unsigned which = 0; which < 8; which++) {
+        processes_open(&world, 1, 0);
+        struct process *first = process_start(&world);
+        process_own(&world, first);
+        heirs_end(&world, first);
+        put_keys(first, 0, 64, 1000);
+        process_check(first, log_flush_all(first->log, first->spare));
+        put_keys(first, 0, 64, 2000);
+        struct troubled troubled = {.process = first, .arrives = which % 2, .left = which / 2};
+        process_hooked(first, a_slot_is_lost, &troubled);
+        (void)log_flush_all(first->log, first->spare);
+        process_hooked(first, NULL, NULL);
+        assert_int_equal(troubled.lost, 1);
+        unsigned unknown = 0;
+        for (unsigned i = 0; i < 64; i++) {
+            uint8_t key[8], bytes[FORMAT_VALUE_MAX];
+            uint32_t length;
+            key_of(i, key);
+            if (unmerged_find(tree_log_table(first->tree), (struct format_key){key, 8}, bytes, &length, 0,
+                              NULL) == UNMERGED_NONE)
+                continue;
+            unknown++;
+            assert_true(cached(first, i) != 2000 + i); /* nobody knows that the leaf has it */
+        }
+        assert_true(unknown > 0);
+        process_own_still(&world, first);
+        assert_int_equal(keys_right(first, 0, 64, 2000), 64);
+        process_check(first, log_flush_all(first->log, first->spare));
+        assert_int_equal(keys_cached(first, 0, 64, 2000), 64);
+        processes_close(&world);
+    }
+}
+
+/* What is merged in a range that is on its way to another process stays out of the cache: it is another's
+ * soon, who changes it, and the range may come back. */
+static void a_merging_while_the_range_leaves(void **state)
+{
+    (void)state;
+    processes_open(&world, 1, 0);
+    struct process *first = process_start(&world), *second = process_start(&world);
+    process_own(&world, first);
+    heirs_end(&world, first);
+    put_keys(first, 0, 64, 1000);
+    process_check(first, log_flush_all(first->log, first->spare));
+    put_keys(first, 0, 80, 2000);
+    process_moving(&world, first);
+    while (tree_rights_sweep(first->session, first->tree))
+        ;
+    process_check(first, log_flush(first->log, first->spare, first->tree, (struct format_key){0}, NULL));
+    assert_int_equal(unmerged_count(tree_log_table(first->tree)), 0);
+    process_own(&world, second);
+    heirs_end(&world, second);
+    assert_int_equal(keys_right(second, 0, 80, 2000), 80);
+    put_keys(second, 0, 80, 3000);
+    process_check(second, log_flush_all(second->log, second->session));
+    process_moving(&world, second);
+    process_own(&world, first);
+    assert_int_equal(keys_right(first, 0, 80, 3000), 80);
+    processes_close(&world);
+}
+
 /* ---- segments ---- */
 
 /* All that was taken is given back, also what memory nodes were asked to give and could not answer. */
@@ -494,6 +638,9 @@ int main(void)
         cmocka_unit_test(an_entry_of_an_earlier_time),
         cmocka_unit_test(a_watermark_that_one_memory_node_has),
         cmocka_unit_test(what_a_write_costs),
+        cmocka_unit_test(what_a_lookup_costs_behind_merging),
+        cmocka_unit_test(a_merging_that_is_lost),
+        cmocka_unit_test(a_merging_while_the_range_leaves),
         cmocka_unit_test(everything_is_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

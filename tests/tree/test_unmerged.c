@@ -106,7 +106,7 @@ static void check_find(struct model *model, unsigned number)
     const struct entry *entry = &model->entries[number];
     uint8_t bytes[8], value[FORMAT_VALUE_MAX];
     uint32_t length = 0;
-    enum unmerged_found found = unmerged_find(model->table, key_make(number, bytes), value, &length);
+    enum unmerged_found found = unmerged_find(model->table, key_make(number, bytes), value, &length, 0, NULL);
     if (!entry->committed.present)
         assert_int_equal(found, UNMERGED_NONE);
     else if (!entry->committed.value)
@@ -455,7 +455,7 @@ static uint64_t look_at(struct shared *shared, unsigned number)
 {
     uint8_t bytes[8], value[FORMAT_VALUE_MAX];
     uint32_t length;
-    if (unmerged_find(shared->table, key_make(number, bytes), value, &length) == UNMERGED_VALUE)
+    if (unmerged_find(shared->table, key_make(number, bytes), value, &length, 0, NULL) == UNMERGED_VALUE)
         return value_number(value, length);
     return atomic_load_acquire(&shared->leaves[number]); /* what was merged before it left the table */
 }
