@@ -89,7 +89,7 @@ void processes_open_as(struct processes *processes, unsigned nodes, const struct
 {
     struct memory_options options = *memory;
     struct error error = {0};
-    *processes = (struct processes){.nodes = nodes, .policy = TREE_CACHE_BANYAN};
+    *processes = (struct processes){.nodes = nodes, .policy = TREE_CACHE_BANYAN, .cache_bytes = 64 << 10};
     for (uint16_t n = 0; n < nodes; n++) {
         options.node = n;
         assert_int_equal(memory_node_create(&processes->memory[n], &options, &error), 0);
@@ -124,7 +124,7 @@ void processes_close(struct processes *processes)
 struct process *process_begin(struct processes *processes)
 {
     const struct fabric_target *targets[PROCESSES_NODES];
-    struct tree_switches switches = {.cache_bytes = 64 << 10};
+    struct tree_switches switches = {.cache_bytes = processes->cache_bytes};
     struct error error = {0};
     struct process *process = &processes->all[processes->count];
     assert_true(processes->count < PROCESSES_MAX);

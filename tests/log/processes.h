@@ -37,6 +37,7 @@ struct processes {
     unsigned nodes;
     struct log_options options;
     enum tree_cache_policy policy; /* of processes that are started from now on */
+    uint64_t cache_bytes;          /* of those */
     struct memory_node *memory[PROCESSES_NODES];
     struct process all[PROCESSES_MAX];
     unsigned count;
