@@ -104,7 +104,7 @@ struct log_frame {
     struct format_log_frame frame;
     uint8_t *bytes, *copy; /* owned; copy: with another header, NULL until used */
     struct tree_logged *first, **last;
-    uint32_t ahead, ahead_bytes;
+    uint32_t ahead, ahead_bytes, again;
     struct fabric_command commands[FABRIC_COMMANDS_MAX], copied; /* the writes ahead, then the frame */
     struct fabric_list lists[2];
     struct log_place places[2];
@@ -178,8 +178,10 @@ struct log {
     uint64_t certain;            /* likewise; that all of them have */
     bool beyond; /* atomic: a merger logs again what is doubtful, which must not wait for the segments that it
                     keeps from being free */
-    bool sealed; /* nothing more is published: what is kept could not be noted */
-    bool merging;           /* a merger makes a cycle */
+    uint32_t again; /* atomic: changes in frames that log what is doubtful once more; nothing waits for the
+                       segments that these keep from being free, as with `beyond` */
+    bool sealed;    /* nothing more is published: what is kept could not be noted */
+    bool merging;   /* a merger makes a cycle */
     uint32_t inheriting;    /* atomic: tasks that inherit */
     uint64_t logged;        /* atomic: bytes, for the mergers' pace */
     uint64_t merged_at;     /* atomic, statistics: all that was logged before it is merged, and published */

@@ -237,7 +237,8 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
     for (bool waited = false;; waited = true) {
         spinlock_lock(&stream->lock);
         enum room room = room_find(stream, tree_session_pool(session)->incarnation, bytes,
-                                   beyond || atomic_load_relaxed(&log->beyond)); /* a hint */
+                                   beyond || atomic_load_relaxed(&log->beyond) || /* hints */
+                                       atomic_load_relaxed(&log->again));
         if (room == ROOM)
             place_take(stream, bytes, place);
         stream->switching |= room == ROOM_SWITCH || room == ROOM_OPEN;

@@ -141,7 +141,8 @@ static void entry_of(const struct logging *logging, const struct format_key *val
                                         .key = logging->change->key,
                                         .value = value ? *value : (struct format_key){0},
                                         .ahead = session->ahead,
-                                        .ahead_count = session->ahead_count};
+                                        .ahead_count = session->ahead_count,
+                                        .again = logging->doubt};
 }
 
 /* As in latch_take. */

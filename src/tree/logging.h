@@ -31,6 +31,7 @@ struct tree_logged_entry {
     /* WRITEs that must have taken effect before the entry has: on the entry's memory node */
     const struct fabric_command *ahead;
     uint32_t ahead_count;
+    bool again; /* what is doubtful is logged once more */
 };
 
 struct tree_log {
