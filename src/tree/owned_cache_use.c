@@ -299,18 +299,18 @@ void tree_owned_end_key(struct tree_session *session, const struct tree *tree, s
         owned_cache_key_end(tree->owned, session->pool.epoch, key, value, NULL, NULL);
 }
 
-void tree_owned_end_merged(struct tree_session *session, const struct tree *tree, struct format_link leaf,
-                           struct format_key key, struct format_key value, uint8_t hits)
-{
-    if (tree->owned)
-        owned_cache_key_merged(tree->owned, session->pool.epoch, leaf, key, value, hits, NULL);
-}
-
 void tree_owned_end(struct tree_session *session, const struct tree *tree, gaddr leaf, int status,
                     const struct fabric_command *writes, uint32_t count)
 {
     if (tree->owned)
         owned_cache_write_end(tree->owned, session->pool.epoch, leaf, status, writes, count);
+}
+
+void tree_owned_end_merged(struct tree_session *session, const struct tree *tree, struct format_link leaf,
+                           struct format_key key, struct format_key value, uint8_t hits)
+{
+    if (tree->owned)
+        owned_cache_key_merged(tree->owned, session->pool.epoch, leaf, key, value, hits, NULL);
 }
 
 /* ---- entries ---- */
