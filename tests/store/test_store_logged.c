@@ -609,7 +609,8 @@ static void test_costs(void **state)
     assert_int_equal(trips(world) - before, 0);
     assert_memory_equal(value.bytes, "short", 5);
     struct change change = {.bytes = (const uint8_t *)"other", .length = 5};
-    for (unsigned merged = 0; merged < 2; merged++) { /* the table knows the value, or its entry in the cache */
+    for (unsigned merged = 0; merged < 2;
+         merged++) { /* the table knows the value, or its entry in the cache */
         before = trips(world);
         check(&world->side, store_modify(world->side.records, key, length, STORE_NEED_VALUE, change_function,
                                          &change, NULL, NULL));
