@@ -455,13 +455,14 @@ static int rows_check(struct tree_session *session, const struct tree *tree,
 /* Whether the new table leaves the old row's right as it was, in all of its range. */
 static bool row_stays(const struct tree_row *row, const struct tree_table *table)
 {
-    if (row->right > TREE_OWNED)
+    if (row->right > TREE_OWNED && !row->drains)
         return true; /* it gave none */
     const struct tree_row *end = table->rows + table->count;
     for (const struct tree_row *now = tree_table_find(table, row->lower, false); now < end; now++) {
         if (row->has_upper && format_key_compare(now->lower, row->upper) >= 0)
             break;
-        if (now->right != row->right || now->epoch != row->epoch || now->logged != row->logged)
+        if (now->right != row->right || now->epoch != row->epoch || now->logged != row->logged ||
+            now->drains != row->drains)
             return false;
     }
     return true;
