@@ -100,22 +100,34 @@ int owner_install_again(struct owner *owner, struct tree_session *session, struc
 
 /* ---- refreshing ---- */
 
-/* Under `adopting`. */
+/* In every attached index. `before`: the copy that this process had. */
+static int install(struct owner *owner, struct tree_session *session, const struct owner_map *before)
+{
+    int status = 0;
+    for (struct owner_index *index = owner->indexes; index && !status; index = index->next)
+        status = owner_install(owner, session, index);
+    return status ? status : owner_heirs_adopted(owner, session, before);
+}
+
+/* Under `adopting`. Entries are written before their version is published, so what was fetched with a version
+ * that this process has adopted may have entries of the next one. The tables of rights do not change without
+ * a new version, and so the copy must not either: else what it loses would be disowned while operations rely
+ * on it. */
 static int adopt(struct owner *owner, struct tree_session *session, struct owner_map *map)
 {
     struct owner_map before = owner->copy;
-    int status = 0;
-    owner->copy = *map;
-    for (struct owner_index *index = owner->indexes; index && !status; index = index->next)
-        status = owner_install(owner, session, index);
-    if (!status)
-        status = owner_heirs_adopted(owner, session, &before);
-    if (status) { /* some indexes are further than others; none is further than it may be */
-        *map = owner->copy;
+    const bool known = before.incarnation && before.version == map->version && !before.problem_count;
+    if (known)
+        owner->copy.incarnation = map->incarnation;
+    else
+        owner->copy = *map;
+    int status = install(owner, session, &before);
+    if (!known)
+        *map = status ? owner->copy : before;
+    if (status) /* some indexes are further than others; none is further than it may be */
         owner->copy = before;
+    if (status)
         return status;
-    }
-    *map = before;
     /* relaxed: whoever relies on the numbers is told so by the tables of rights, not by them */
     atomic_store_relaxed(&owner->incarnation, owner->copy.incarnation);
     atomic_store_relaxed(&owner->adopted, owner->copy.version);
