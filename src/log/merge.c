@@ -21,6 +21,8 @@
 #define PAUSE_ENTRIES (2 * TREE_LOG_APPLY_MAX)
 /* Between two looks while something is logged. */
 #define BUSY_NS (200 * MICROSECOND)
+/* Between two cycles that can move nothing, at most. */
+#define HELD_NS (1 * MILLISECOND)
 /* A cycle begins when so much of what writers may fill was logged since the last one, in 1/256; from twice
  * as much on that is full it makes no pauses. */
 #define DUE 64u
@@ -295,8 +297,9 @@ static uint64_t unmerged_all(struct log *log)
 
 int log_merge(struct log *log, struct tree_session *session)
 {
-    uint64_t seen = 0;  /* of log->logged */
-    unsigned quiet = 0; /* looks since something was logged */
+    uint64_t seen = 0;       /* of log->logged */
+    unsigned quiet = 0;      /* looks since something was logged */
+    uint64_t held = BUSY_NS; /* until the next cycle, after one that has moved nothing */
     while (!atomic_load_acquire(&log->stopped)) {
         const uint64_t logged = atomic_load_relaxed(&log->logged); /* a hint */
         quiet = logged == seen ? quiet + 1 : 0;
@@ -308,14 +311,20 @@ int log_merge(struct log *log, struct tree_session *session)
         const bool idle = quiet >= QUIET && (unmerged_all(log) || atomic_load_relaxed(&log->published) <
                                                                       atomic_load_relaxed(&log->sequence));
         if ((due || idle) && !yields(log, PACE_YIELDS) && turn_take(log)) {
+            const uint64_t published = atomic_load_relaxed(&log->published); /* it is this task's turn */
             int status = cycle(log, session, idle ? PACE_YIELDS : PACE_PAUSES);
+            const bool moved = atomic_load_relaxed(&log->published) > published; /* as above */
             log_turn_give(log);
             if (!status)
                 quiet = idle ? 0 : quiet;
-            if (!status && !idle)
+            if (!status && !idle && moved)
                 continue;
+            /* What holds the watermark, such as heirs that are on the map still, is others' to end. */
+            held = moved ? BUSY_NS : held < HELD_NS ? 2 * held : HELD_NS;
+        } else if (!due) {
+            held = BUSY_NS;
         }
-        task_sleep(quiet ? log->options.idle_ns : BUSY_NS);
+        task_sleep(quiet ? log->options.idle_ns : held);
     }
     return 0;
 }
