@@ -29,6 +29,7 @@ struct tree_row {
     uint64_t epoch;
     bool drains;          /* MOVING, and this process's and logged until now: it may still merge there ... */
     uint64_t drain_epoch; /* ... and log again what is doubtful, under this epoch */
+    uint64_t drain_incarnation; /* ... by lists under the incarnation in which it had the right */
 };
 
 struct tree_table {

@@ -197,6 +197,9 @@ static void session_rely(struct tree_session *session, const struct tree_row *ro
     session->logged = row->logged || session->drains;
     session->log_epoch = session->drains ? row->drain_epoch : row->epoch;
     session->access = mine ? session->compute->owned_access : &tree_access_one_sided;
+    /* Whoever was to merge, and was fenced meanwhile, has a right no more: the next owner inherits. */
+    if (session->drains && session->pool.incarnation > row->drain_incarnation)
+        session->pool.incarnation = row->drain_incarnation;
     met(session, row);
 }
 
@@ -303,7 +306,7 @@ void tree_rights_leave(struct tree_session *session)
     session->table = NULL;
     session->row = NULL;
     session->right = TREE_SHARED;
-    session->logged = false;
+    session->drains = session->logged = false;
     session->access = &tree_access_one_sided;
 }
 
@@ -638,6 +641,8 @@ static void rows_drain(const struct tree_table *installed, struct tree_table *fr
         const struct tree_row *before = tree_table_find(installed, row->lower, false);
         row->drains = before->drains || (before->right == TREE_OWNED && before->logged);
         row->drain_epoch = before->drains ? before->drain_epoch : before->epoch;
+        row->drain_incarnation = before->drains ? before->drain_incarnation
+                                                : atomic_load_relaxed(&installed->incarnation); /* mine */
     }
 }
 

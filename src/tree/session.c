@@ -261,7 +261,9 @@ int tree_value_check(struct tree_session *session, struct tree *tree, const void
 
 bool tree_again(struct tree_session *session, int *status)
 {
-    if (tree_rights_stale(session, status) || !pool_session_again(&session->pool, status))
+    /* A row that moves away is merged under one incarnation, which does not come back. */
+    const bool over = *status == BANYAN_EFENCED && session->drains;
+    if (over || tree_rights_stale(session, status) || !pool_session_again(&session->pool, status))
         return false;
     session->stats.retries++;
     session->image.address = GADDR_NULL;
