@@ -60,14 +60,16 @@ struct log_stream {
     uint64_t segment_bytes;
     struct log_place *flights, **flights_last;
     uint64_t next_number;
-    bool switching;                /* a task makes the next segment */
-    uint64_t opened;               /* the incarnation in which the memory node was told; 0: never */
-    gaddr control;                 /* with `opened`; GADDR_NULL: none was written yet */
+    bool switching;      /* a task makes the next segment */
+    uint64_t full_since; /* when a task found no room first, and none has found any since; 0: there is room */
+    uint64_t opened;     /* the incarnation in which the memory node was told; 0: never */
+    gaddr control;       /* with `opened`; GADDR_NULL: none was written yet */
     struct log_mark begun, merged; /* where the stream ended when the last cycle began; ... that merged all */
 };
 
-/* Room for a frame; waits for a segment where there is none. `beyond`, and while log->beyond: also more
- * segments than writers may have. 0, or an error, and nothing was written. */
+/* Room for a frame; waits for a segment where there is none, until the stream was full for as long as a
+ * writer may wait: so many writes in a row, as those of a batch, wait no longer than one. `beyond`, and while
+ * log->beyond: also more segments than writers may have. 0, or an error, and nothing was written. */
 int log_stream_reserve(struct log_stream *stream, struct tree_session *session, uint32_t bytes, bool beyond,
                        struct log_place *place);
 /* Writes the frame's header for its place. Its sequences are drawn behind the reserving: what waits for room

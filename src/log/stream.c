@@ -218,6 +218,14 @@ static void place_take(struct log_stream *stream, uint32_t bytes, struct log_pla
            current->tail - stream->flights->position <= FORMAT_LOG_SPAN);
 }
 
+/* Under the lock. There is no room; since when? */
+static uint64_t full_note(struct log_stream *stream, uint64_t began)
+{
+    if (!stream->full_since)
+        stream->full_since = began;
+    return stream->full_since;
+}
+
 static int waited_long(struct log_stream *stream, struct tree_session *session, int status)
 {
     log_count(&stream->log->stats.full, 1);
@@ -235,12 +243,17 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
     uint64_t pause = LOOK_FIRST_NS;
     int status = 0;
     for (bool waited = false;; waited = true) {
+        uint64_t since = began;
         spinlock_lock(&stream->lock);
         enum room room = room_find(stream, tree_session_pool(session)->incarnation, bytes,
                                    beyond || atomic_load_relaxed(&log->beyond) || /* hints */
                                        atomic_load_relaxed(&log->again));
-        if (room == ROOM)
+        if (room == ROOM) {
             place_take(stream, bytes, place);
+            stream->full_since = 0;
+        } else if (room == ROOM_WAIT && !stream->switching) {
+            since = full_note(stream, began);
+        }
         stream->switching |= room == ROOM_SWITCH || room == ROOM_OPEN;
         spinlock_unlock(&stream->lock);
         if (room == ROOM) {
@@ -256,6 +269,8 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
             status = room == ROOM_OPEN ? stream_open(stream, session) : stream_switch(stream, session);
             spinlock_lock(&stream->lock);
             stream->switching = false;
+            if (status == BANYAN_ENOSPC)
+                since = full_note(stream, began);
             spinlock_unlock(&stream->lock);
             if (!status)
                 continue;
@@ -267,7 +282,7 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
         const uint64_t incarnation = tree_session_pool(session)->incarnation;
         if (incarnation && incarnation < fabric_incarnation(log->fabric))
             return BANYAN_EFENCED;
-        if (task_now() - began > log->options.wait_ns || atomic_load_relaxed(&log->stopped)) /* a hint */
+        if (task_now() - since > log->options.wait_ns || atomic_load_relaxed(&log->stopped)) /* a hint */
             return waited_long(stream, session, status);
         task_sleep(pause);
         pause = pause < LOOK_LAST_NS ? 2 * pause : LOOK_LAST_NS;
