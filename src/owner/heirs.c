@@ -219,6 +219,15 @@ static int flush_all(struct adopting *adopting)
     return status;
 }
 
+bool owner_heirs_overdue(const struct owner *owner, const struct format_range *range,
+                         const struct format_range *upper)
+{
+    const struct owner_piece piece = piece_of(range, upper);
+    return mine(owner, range) && range->state == FORMAT_RANGE_MOVING && range->logged && !range->inherited &&
+           owner->copy.incarnation != fabric_incarnation(owner->fabric) &&
+           !list_covers(&owner->flushed, &piece);
+}
+
 /* The task that inherits ends first: it does not wait for the turn meanwhile. */
 static void await_inheriting(struct owner *owner, const struct owner_piece *lost)
 {

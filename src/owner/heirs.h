@@ -21,6 +21,10 @@ bool owner_heirs_ready(const struct owner *owner, const struct format_range *ran
  * `before`: the copy before. Flushes what must be merged before the version is reported, disowns what is
  * gone. An error: the version may not be reported. */
 int owner_heirs_adopted(struct owner *owner, struct tree_session *session, const struct owner_map *before);
+/* Whether the moving range, which ends at `upper`, was to be merged by this process, and cannot be any more:
+ * the process has lost a connection, so it may have been fenced, since it had the right to it. */
+bool owner_heirs_overdue(const struct owner *owner, const struct format_range *range,
+                         const struct format_range *upper);
 /* The index is to be detached with ranges that could not be given away: what the log has of them is merged by
  * whoever inherits it. */
 int owner_heirs_strand(struct owner *owner, struct tree_session *session, uint16_t number);

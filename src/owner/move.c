@@ -194,9 +194,49 @@ int owner_transfer_move(struct owner_transfer *transfer, struct format_range *ra
     return status;
 }
 
+static bool overdue(const struct owner_transfer *transfer, uint32_t at)
+{
+    const struct owner_map *map = &transfer->map;
+    const struct format_range *range = &map->ranges[at];
+    const bool last = at + 1 == map->count || range[1].number != range->number;
+    owner_turn_take(&transfer->owner->adopting);
+    const bool is =
+        transfer->owner->log && owner_heirs_overdue(transfer->owner, range, last ? NULL : range + 1);
+    owner_turn_give(&transfer->owner->adopting);
+    return is;
+}
+
+/* What this process was to merge, and cannot any more, stays with it, and it inherits: else it would never
+ * adopt the move, and nobody else fences the one who holds the map's lock. Nobody has to be waited for: the
+ * owner alone had a right. */
+static int take_back(struct owner_transfer *transfer)
+{
+    struct owner *owner = transfer->owner;
+    struct format_range *back = heap_allocate(&owner->heap, (transfer->map.count + 1) * sizeof *back);
+    uint32_t count = 0;
+    int status = back ? 0 : pool_fail_memory(tree_session_pool(transfer->session));
+    for (uint32_t i = 0; i < transfer->map.count && !status; i++) {
+        if (!overdue(transfer, i))
+            continue;
+        back[count] = transfer->map.ranges[i];
+        back[count].inherited = true;
+        back[count].logged_next = owner->options.log;
+        back[count++].next = owner->self;
+        if (!owner_willing(owner))
+            status = owner_heirs_lend(owner, transfer->session, transfer->version + 1);
+    }
+    if (count && !status)
+        status = settle(transfer, back, count);
+    heap_free(&owner->heap, back);
+    return status;
+}
+
 int owner_transfer_finish(struct owner_transfer *transfer, bool *changed)
 {
     uint32_t count = 0;
+    int status = take_back(transfer);
+    if (status)
+        return status;
     struct format_range *ranges =
         heap_allocate(&transfer->owner->heap, (transfer->map.count + 1) * sizeof *ranges);
     if (!ranges)
@@ -204,7 +244,6 @@ int owner_transfer_finish(struct owner_transfer *transfer, bool *changed)
     for (uint32_t i = 0; i < transfer->map.count; i++)
         if (transfer->map.ranges[i].state == FORMAT_RANGE_MOVING)
             ranges[count++] = transfer->map.ranges[i];
-    int status = 0;
     if (count) {
         /* A version of its own: the one before me may have published none. */
         status = owner_transfer_publish(transfer);
