@@ -220,6 +220,7 @@ static int take_back(struct owner_transfer *transfer)
             continue;
         back[count] = transfer->map.ranges[i];
         back[count].inherited = true;
+        back[count].unclaimed = false;
         back[count].logged_next = owner->options.log;
         back[count++].next = owner->self;
         if (!owner_willing(owner))

@@ -631,14 +631,15 @@ static int table_between(const struct tree_table *installed, const struct tree_t
     return 0;
 }
 
-/* Rows on their way from this process, which has logged changes of them, may still be merged. */
+/* Rows on their way from this process, which has logged changes of them, may still be merged. Not those of
+ * another epoch: they were others' meanwhile. */
 static void rows_drain(const struct tree_table *installed, struct tree_table *fresh)
 {
     for (uint32_t i = 0; i < fresh->count; i++) {
         struct tree_row *row = &fresh->rows[i];
-        if (row->right != TREE_MOVING)
-            continue;
         const struct tree_row *before = tree_table_find(installed, row->lower, false);
+        if (row->right != TREE_MOVING || row->epoch != before->epoch)
+            continue;
         row->drains = before->drains || (before->right == TREE_OWNED && before->logged);
         row->drain_epoch = before->drains ? before->drain_epoch : before->epoch;
         row->drain_incarnation = before->drains ? before->drain_incarnation
