@@ -113,6 +113,7 @@ void owner_map_row(const struct format_range *range, struct fabric_process self,
     } else if (fabric_process_equal(range->owner, self)) {
         row->right = moving || range->heir_count ? TREE_MOVING : TREE_OWNED;
         row->logged = row->right == TREE_OWNED && range->logged;
+        row->drains = moving && range->logged && !range->inherited;
     } else if (moving && range->logged_next && !format_range_unmerged(range)) {
         /* The next owner's changes will not be in the pool at once: whoever reads it must have stopped. */
         row->right = TREE_MOVING;

@@ -56,6 +56,7 @@ static struct tree_table *table_make(const struct tree_rights_row *rows, uint32_
         row->owner = rows[i].owner;
         row->epoch = rows[i].epoch;
         row->logged = rows[i].logged;
+        row->drains = rows[i].drains;
         if (rows[i].lower_length)
             memcpy(keys, rows[i].lower, rows[i].lower_length);
         keys += rows[i].lower_length;
@@ -451,6 +452,8 @@ static int rows_check(struct tree_session *session, const struct tree *tree,
             return rows_fail(session, tree, i, "is this process's, and said to be another's");
         if (row->logged && row->right != TREE_OWNED && row->right != TREE_OTHERS)
             return rows_fail(session, tree, i, "is logged, and nobody's");
+        if (row->drains && row->right != TREE_MOVING)
+            return rows_fail(session, tree, i, "is to be merged, and does not move");
     }
     return 0;
 }
@@ -595,6 +598,7 @@ static uint32_t rows_between(const struct tree_table *installed, const struct tr
         if (!clash) {
             row->owner = now->owner;
             row->logged = now->logged;
+            row->drains = now->drains;
         }
         *clashes = *clashes || clash;
         int order = !now->has_upper && !then->has_upper ? 0
@@ -638,9 +642,10 @@ static void rows_drain(const struct tree_table *installed, struct tree_table *fr
     for (uint32_t i = 0; i < fresh->count; i++) {
         struct tree_row *row = &fresh->rows[i];
         const struct tree_row *before = tree_table_find(installed, row->lower, false);
-        if (row->right != TREE_MOVING || row->epoch != before->epoch)
+        row->drains = row->drains && row->epoch == before->epoch &&
+                      (before->drains || (before->right == TREE_OWNED && before->logged));
+        if (!row->drains)
             continue;
-        row->drains = before->drains || (before->right == TREE_OWNED && before->logged);
         row->drain_epoch = before->drains ? before->drain_epoch : before->epoch;
         row->drain_incarnation = before->drains ? before->drain_incarnation
                                                 : atomic_load_relaxed(&installed->incarnation); /* mine */

@@ -36,6 +36,9 @@ struct tree_rights_row {
      * the owner has acknowledged, so no operation is answered from it: the owner is asked. Else false. A row
      * that is logged has another right than one that is not. */
     bool logged;
+    /* MOVING: this process has to merge what it has logged of the row, where it had the row before under this
+     * epoch. Else false: it is inherited by the next owner, or there is nothing. */
+    bool drains;
 };
 
 /*
