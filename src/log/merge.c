@@ -80,21 +80,22 @@ static uint64_t watermark_take(struct log *log, uint64_t wanted)
     return more ? wanted : 0;
 }
 
+/* Segments are freed also where the watermark stays: one may have become full since then all of which was
+ * merged before. */
 static int watermark_move(struct log *log, struct tree_session *session, uint64_t wanted)
 {
     const uint64_t watermark = watermark_take(log, wanted);
-    if (!watermark)
-        return 0;
-    int status = publish(log, session, watermark);
+    int status = watermark ? publish(log, session, watermark) : 0;
     spinlock_lock(&log->lock);
-    if (!status)
+    if (watermark && !status)
         atomic_store_relaxed(&log->certain, watermark); /* stream_open may have an older one */
-    else /* it may be there: it is true, but no segment is free until it is certain */
+    else if (watermark) /* it may be there: it is true, but no segment is free until it is certain */
         atomic_store_relaxed(&log->published, log->certain); /* as above */
+    const uint64_t certain = log->sealed ? 0 : log->certain;
     spinlock_unlock(&log->lock);
     for (uint16_t n = 0; n < log->memory_nodes && !status; n++) {
         struct log_stream *stream = &log->streams[n];
-        log_stream_free_up_to(stream, watermark);
+        log_stream_free_up_to(stream, certain);
         (void)log_stream_give_broken(stream, session); /* the next cycle tries again */
     }
     return status;
