@@ -218,6 +218,11 @@ static bool kept_cut(struct log_kept *kept, struct format_key lower, const struc
     return true;
 }
 
+void log_hurry(struct log *log, bool on)
+{
+    atomic_add_relaxed(&log->beyond, on ? 1u : -1u); /* whoever waits looks again soon */
+}
+
 void log_cleared(struct log *log, struct tree *tree, struct format_key lower, const struct format_key *upper,
                  uint64_t epoch)
 {

@@ -77,6 +77,8 @@ struct log_heir {
 int log_inherit(struct log *log, struct tree_session *session, struct tree *tree,
                 const struct log_heir *heirs, uint32_t count, struct format_key lower,
                 const struct format_key *upper, uint64_t epoch);
+/* While it is on, writers may take more segments than the threshold says (owner.h, hurry). Any task. */
+void log_hurry(struct log *log, bool on);
 /* The heirs of the range, or of a part of it, that was inherited under this epoch are off the map: what was
  * logged of it since may be forgotten when it is merged. Does not wait. */
 void log_cleared(struct log *log, struct tree *tree, struct format_key lower, const struct format_key *upper,

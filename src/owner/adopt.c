@@ -104,8 +104,12 @@ int owner_install_again(struct owner *owner, struct tree_session *session, struc
 static int install(struct owner *owner, struct tree_session *session, const struct owner_map *before)
 {
     int status = 0;
+    if (owner->log)
+        owner->log->hurry(owner->log_context, true);
     for (struct owner_index *index = owner->indexes; index && !status; index = index->next)
         status = owner_install(owner, session, index);
+    if (owner->log)
+        owner->log->hurry(owner->log_context, false);
     return status ? status : owner_heirs_adopted(owner, session, before);
 }
 

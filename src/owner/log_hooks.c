@@ -29,6 +29,12 @@ static int hook_flush(void *context, struct tree_session *session, struct tree *
     return log_flush(hooks->log, session, tree, lower, upper);
 }
 
+static void hook_hurry(void *context, bool on)
+{
+    const struct owner_log_hooks *hooks = context;
+    log_hurry(hooks->log, on);
+}
+
 static void hook_disown(void *context, struct tree *tree, struct format_key lower,
                         const struct format_key *upper, uint64_t epoch)
 {
@@ -63,6 +69,7 @@ void owner_log_hook(struct owner *owner, struct owner_log_hooks *hooks)
     static const struct owner_log functions = {.inherit = hook_inherit,
                                                .cleared = hook_cleared,
                                                .flush = hook_flush,
+                                               .hurry = hook_hurry,
                                                .disown = hook_disown,
                                                .released = hook_released,
                                                .dropped = hook_dropped,

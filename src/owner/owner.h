@@ -101,6 +101,10 @@ struct owner_log {
      * which the lists' refusal tells. Called again after an error. */
     int (*flush)(void *context, struct tree_session *session, struct tree *tree, struct format_key lower,
                  const struct format_key *upper);
+    /* From now on (until false), the process waits for operations that rely on ranges which it loses. They may
+     * wait for room in the log, which may come only when they have ended: so they get it at once, as far as
+     * the memory nodes have any. Does not wait. */
+    void (*hurry)(void *context, bool on);
     /* This process had the range, logged or to inherit, under `epoch`, and does not have it any more: changes
      * of it leave the table of what is not merged, and are merged by this process no more. Where another
      * process inherits them the log must be kept, until `released`. No operation of the range is under way.

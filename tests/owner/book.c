@@ -315,9 +315,15 @@ static int book_release_dead(void *context, struct tree_session *session, struct
     return 0;
 }
 
+static void book_hurry(void *context, bool on)
+{
+    (void)context, (void)on;
+}
+
 const struct owner_log book_log = {.inherit = book_inherit,
                                    .cleared = book_cleared,
                                    .flush = book_flush,
+                                   .hurry = book_hurry,
                                    .disown = book_disown,
                                    .released = book_released,
                                    .dropped = book_dropped,

@@ -156,9 +156,15 @@ static int give_back(void *context, struct tree_session *session, struct fabric_
     return 0;
 }
 
+static void merging_hurry(void *context, bool on)
+{
+    (void)context, (void)on;
+}
+
 static const struct owner_log merging_log = {.inherit = inherit_one,
                                              .cleared = clear,
                                              .flush = merge_all,
+                                             .hurry = merging_hurry,
                                              .disown = disown,
                                              .released = release,
                                              .dropped = forget,
