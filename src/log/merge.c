@@ -224,9 +224,9 @@ static int merge_range(struct log *log, struct tree_session *session, struct tre
 /* Sees to it that the log's room, which what is doubtful keeps from being free, does not hold it up. */
 static int settle(struct log *log, struct tree_session *session, struct tree *tree)
 {
-    atomic_store_relaxed(&log->beyond, true); /* whoever waits looks again soon */
+    atomic_add_relaxed(&log->beyond, 1); /* whoever waits looks again soon */
     int status = tree_log_settle(session, tree);
-    atomic_store_relaxed(&log->beyond, false); /* as above */
+    atomic_add_relaxed(&log->beyond, -1u); /* as above */
     return status;
 }
 

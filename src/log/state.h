@@ -178,12 +178,12 @@ struct log {
     struct log_reading *reading; /* owned; NULL: none, or a task has it (inherit.c) */
     uint64_t published;          /* also atomic; the watermark that some memory nodes may have */
     uint64_t certain;            /* likewise; that all of them have */
-    bool beyond; /* atomic: a merger logs again what is doubtful, which must not wait for the segments that it
-                    keeps from being free */
-    uint32_t again; /* atomic: changes in frames that log what is doubtful once more; nothing waits for the
-                       segments that these keep from being free, as with `beyond` */
-    bool sealed;    /* nothing more is published: what is kept could not be noted */
-    bool merging;   /* a merger makes a cycle */
+    /* Atomic: so many reasons to let frames have more segments than the threshold says. What is doubtful is
+     * logged again, by a merger or in frames (an entry each): nothing may wait for segments that it keeps
+     * from being free. Or operations must end soon (log_hurry). */
+    uint32_t beyond;
+    bool sealed;            /* nothing more is published: what is kept could not be noted */
+    bool merging;           /* a merger makes a cycle */
     uint32_t inheriting;    /* atomic: tasks that inherit */
     uint64_t logged;        /* atomic: bytes, for the mergers' pace */
     uint64_t merged_at;     /* atomic, statistics: all that was logged before it is merged, and published */

@@ -246,8 +246,7 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
         uint64_t since = began;
         spinlock_lock(&stream->lock);
         enum room room = room_find(stream, tree_session_pool(session)->incarnation, bytes,
-                                   beyond || atomic_load_relaxed(&log->beyond) || /* hints */
-                                       atomic_load_relaxed(&log->again));
+                                   beyond || atomic_load_relaxed(&log->beyond)); /* a hint */
         if (room == ROOM) {
             place_take(stream, bytes, place);
             stream->full_since = 0;
