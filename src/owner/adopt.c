@@ -113,22 +113,35 @@ static int install(struct owner *owner, struct tree_session *session, const stru
     return status ? status : owner_heirs_adopted(owner, session, before);
 }
 
-/* Under `adopting`. Entries are written before their version is published, so what was fetched with a version
- * that this process has adopted may have entries of the next one. The tables of rights do not change without
- * a new version, and so the copy must not either: else what it loses would be disowned while operations rely
- * on it. */
+/* Under `adopting`. Entries are written before their version is published, so what is fetched with a version
+ * may have entries of the next one. The tables of rights do not change without a new version, and so the copy
+ * must not either: else what it loses would be disowned while operations rely on it. What was installed first
+ * counts for its version, also where adopting it failed later (`tried`). */
 static int adopt(struct owner *owner, struct tree_session *session, struct owner_map *map)
 {
     struct owner_map before = owner->copy;
     const bool known = before.incarnation && before.version == map->version && !before.problem_count;
-    if (known)
+    if (known) {
         owner->copy.incarnation = map->incarnation;
-    else
+    } else {
+        if (owner->tried.incarnation && owner->tried.version == map->version && !owner->tried.problem_count) {
+            const struct owner_map fetched = *map;
+            *map = owner->tried;
+            owner->tried = fetched;
+            map->incarnation = fetched.incarnation;
+        }
+        owner_map_free(&owner->tried);
         owner->copy = *map;
+    }
     int status = install(owner, session, &before);
-    if (!known)
-        *map = status ? owner->copy : before;
-    if (status) /* some indexes are further than others; none is further than it may be */
+    if (!known) {
+        *map = before;
+        if (status) { /* some indexes are further than others; none is further than it may be */
+            owner->tried = owner->copy;
+            *map = (struct owner_map){.heap = &owner->heap};
+        }
+    }
+    if (status)
         owner->copy = before;
     if (status)
         return status;

@@ -61,7 +61,7 @@ int owner_create(struct owner **created, struct tree_compute *compute, const str
     owner->compute = compute;
     owner->fabric = pool_fabric(tree_compute_pool(compute));
     owner->options = *options;
-    owner->copy.heap = &owner->heap;
+    owner->copy.heap = owner->tried.heap = &owner->heap;
     owner->self = fabric_self(owner->fabric);
     if (!owner->options.seed)
         owner->options.seed = owner->self.instance * 65536u + owner->self.compute_id;

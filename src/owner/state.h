@@ -66,7 +66,9 @@ struct owner {
     bool heirs_pending; /* atomic: there is something to inherit, or to take off */
     /* under `adopting`: */
     struct owner_map copy; /* as it was adopted last */
-    uint64_t entered;      /* incarnation in which this process said that it is a member; 0: never */
+    struct owner_map
+        tried;        /* as it was installed last, where adopting it then failed; else without entries */
+    uint64_t entered; /* incarnation in which this process said that it is a member; 0: never */
     /* atomic, written under `adopting`: */
     uint64_t reported;      /* version that the board knows it has adopted */
     uint64_t adopted;       /* version of `copy` */
