@@ -31,6 +31,24 @@
 
 /* ---- the watermark ---- */
 
+/* The stream's control block; GADDR_NULL: there is none. The session's lists are bound to the incarnation in
+ * which it is this log's. */
+static int control_find(struct log_stream *stream, struct tree_session *session, gaddr *control)
+{
+    struct pool_session *pool = tree_session_pool(session);
+    uint64_t incarnation = 0;
+    spinlock_lock(&stream->lock);
+    const bool opened = stream->opened;
+    spinlock_unlock(&stream->lock);
+    int status = opened ? log_stream_open(stream, session, &incarnation) : 0;
+    spinlock_lock(&stream->lock);
+    *control = opened && !status ? stream->control : GADDR_NULL;
+    spinlock_unlock(&stream->lock);
+    if (opened && incarnation < pool->incarnation)
+        pool->incarnation = incarnation;
+    return status;
+}
+
 /* Writes it to every memory node that has a stream; all must have it before a segment is used again. */
 static int publish(struct log *log, struct tree_session *session, uint64_t watermark)
 {
@@ -41,27 +59,22 @@ static int publish(struct log *log, struct tree_session *session, uint64_t water
     int status = 0;
     struct pool_session *pool = tree_session_pool(session);
     pool_session_begin(pool);
-    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+    for (uint16_t n = 0; n < log->memory_nodes && !status; n++) {
         struct log_stream *stream = &log->streams[n];
-        spinlock_lock(&stream->lock);
-        bool opened = stream->opened;
-        gaddr control = stream->control;
-        spinlock_unlock(&stream->lock);
-        if (!opened)
+        gaddr control;
+        status = control_find(stream, session, &control);
+        if (control == GADDR_NULL)
             continue;
         writes[count] = pool_write_command(control + FORMAT_LOG_WATERMARK_OFFSET, &word, sizeof word);
         lists[count] = (struct fabric_list){.node = n, .count = 1, .commands = &writes[count]};
         pointers[count] = &lists[count];
         if (++count == 64) {
-            int one = pool_lists_execute(pool, pointers, count);
-            status = status ? status : one;
+            status = pool_lists_execute(pool, pointers, count);
             count = 0;
         }
     }
-    if (count) {
-        int one = pool_lists_execute(pool, pointers, count);
-        status = status ? status : one;
-    }
+    if (count && !status)
+        status = pool_lists_execute(pool, pointers, count);
     return status;
 }
 

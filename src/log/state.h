@@ -79,6 +79,10 @@ void log_stream_seal(struct log_place *place, struct format_log_frame *frame);
 void log_stream_landed(struct log_place *place, bool whole);
 /* Nothing of the frame was sent, nor will be. */
 void log_stream_unreserve(struct log_place *place);
+/* The memory node knows the log in the incarnation that this returns: what lists under it write to the
+ * control block and the segments is the log's. A log that was given back, since its process was fenced and
+ * named nowhere, has other ones then. For the merger. */
+int log_stream_open(struct log_stream *stream, struct tree_session *session, uint64_t *incarnation);
 /* Segments up to the watermark, which is published, are free. */
 void log_stream_free_up_to(struct log_stream *stream, uint64_t watermark);
 /* Broken ones go back to the memory node. */

@@ -90,6 +90,24 @@ static int stream_open(struct log_stream *stream, struct tree_session *session)
     return 0;
 }
 
+int log_stream_open(struct log_stream *stream, struct tree_session *session, uint64_t *incarnation)
+{
+    for (bool mine = false; !mine;) {
+        spinlock_lock(&stream->lock);
+        mine = !stream->switching;
+        stream->switching = true;
+        spinlock_unlock(&stream->lock);
+        if (!mine)
+            task_sleep(LOOK_FIRST_NS);
+    }
+    int status = stream_open(stream, session);
+    spinlock_lock(&stream->lock);
+    stream->switching = false;
+    *incarnation = stream->opened;
+    spinlock_unlock(&stream->lock);
+    return status;
+}
+
 static int segment_take(struct log_stream *stream, struct tree_session *session, struct log_segment **segment)
 {
     int status = stream_open(stream, session);
@@ -193,7 +211,7 @@ static enum room room_find(struct log_stream *stream, uint64_t incarnation, uint
 {
     const struct log_segment *current = stream->current;
     /* A connection was lost: the log may have been given back since. */
-    if (current && stream->opened < incarnation)
+    if ((current || stream->spare) && stream->opened < incarnation)
         return stream->switching ? ROOM_WAIT : ROOM_OPEN;
     if (current && !current->broken && current->size - current->tail >= bytes)
         return ROOM;
@@ -369,7 +387,8 @@ void log_stream_free_up_to(struct log_stream *stream, uint64_t watermark)
 
 static int segment_give(struct log_stream *stream, struct tree_session *session, struct log_segment *segment)
 {
-    int status = stream_open(stream, session);
+    uint64_t incarnation;
+    int status = log_stream_open(stream, session, &incarnation);
     if (!status)
         status = pool_log_give(tree_session_pool(session), stream->node, &segment->pool);
     if (status == BANYAN_EINVAL && segment->asked)
