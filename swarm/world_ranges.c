@@ -171,7 +171,7 @@ static bool changing(const struct world *world)
     return false;
 }
 
-/* Whether something is left to merge. */
+/* Whether something is left to merge, or is merged just now. */
 static bool merging(const struct world *world)
 {
     for (unsigned i = 0; i < world->compute_count; i++) {
@@ -180,7 +180,7 @@ static bool merging(const struct world *world)
         if (!keepers || !keepers->log || !sim_compute_alive(world->sim, (int)i))
             continue;
         log_stats(keepers->log, &stats);
-        if (stats.unmerged)
+        if (stats.unmerged || stats.merging)
             return true;
     }
     return false;
@@ -194,9 +194,12 @@ void world_ranges_settle(struct world_task *task)
     while (changing(world) && !driver_stopped(&task->driver))
         task_sleep(read_lease(world));
     task_sleep(SETTLE_TICKS * TICK_LEASES * read_lease(world));
-    /* A merging that is under way has blocks that no leaf names yet. */
-    for (unsigned i = 0; i < MERGE_LOOKS && merging(world) && !driver_stopped(&task->driver); i++)
+    /* A merging that is under way has locks, and blocks that no leaf names yet. */
+    unsigned looks = 0;
+    while (looks++ < MERGE_LOOKS && merging(world) && !driver_stopped(&task->driver))
         task_sleep(read_lease(world));
+    if (looks > MERGE_LOOKS)
+        world_fail(world, BANYAN_ETIMEOUT, "merging does not come to an end");
 }
 
 static void problem(void *context, const char *text)

@@ -331,6 +331,7 @@ void log_stats(const struct log *log, struct log_stats *stats)
     }
     spinlock_lock(&mine->lock);
     stats->watermark = log->published;
+    stats->merging = log->merging;
     for (const struct log_index *index = log->indexes; index; index = index->next) {
         const struct unmerged *table = tree_log_table(index->tree);
         stats->unmerged += table ? unmerged_count(table) : 0;

@@ -109,6 +109,7 @@ struct log_stats {
     uint64_t inherited, inherit_ns, inherit_longest_ns; /* entries that came from others' logs */
     uint64_t degraded;         /* frames that have fewer copies than were asked for */
     uint64_t unknown, refused; /* frames */
+    uint64_t merging;          /* 1: a cycle is under way */
 };
 /* Any thread; does not wait. */
 void log_stats(const struct log *log, struct log_stats *stats);
