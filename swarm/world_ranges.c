@@ -12,7 +12,7 @@
 #define ADOPT_LEASES    3u
 #define TIMEOUT_NS      UINT64_C(50000000)
 #define SETTLE_TICKS    60u
-#define MERGE_LOOKS     2000u
+#define WORK_LOOKS      2000u
 #define JUDGE_NS        4000u
 #define JUDGE_KEYS      2u
 #define CHECK_TEXT_SIZE 300u
@@ -171,13 +171,19 @@ static bool changing(const struct world *world)
     return false;
 }
 
-/* Whether something is left to merge, or is merged just now. */
-static bool merging(const struct world *world)
+/* Whether ranges are changed or inherited, or something is left to merge, or is merged just now. */
+static bool working(const struct world *world)
 {
     for (unsigned i = 0; i < world->compute_count; i++) {
         const struct world_keepers *keepers = world->computes[i].keepers;
+        struct owner_stats owner;
         struct log_stats stats;
-        if (!keepers || !keepers->log || !sim_compute_alive(world->sim, (int)i))
+        if (!keepers || !sim_compute_alive(world->sim, (int)i))
+            continue;
+        owner_stats(keepers->owner, &owner);
+        if (owner.busy)
+            return true;
+        if (!keepers->log)
             continue;
         log_stats(keepers->log, &stats);
         if (stats.unmerged || stats.merging)
@@ -194,12 +200,12 @@ void world_ranges_settle(struct world_task *task)
     while (changing(world) && !driver_stopped(&task->driver))
         task_sleep(read_lease(world));
     task_sleep(SETTLE_TICKS * TICK_LEASES * read_lease(world));
-    /* A merging that is under way has locks, and blocks that no leaf names yet. */
+    /* What is under way has locks, and blocks that nothing names yet. */
     unsigned looks = 0;
-    while (looks++ < MERGE_LOOKS && merging(world) && !driver_stopped(&task->driver))
+    while (looks++ < WORK_LOOKS && working(world) && !driver_stopped(&task->driver))
         task_sleep(read_lease(world));
-    if (looks > MERGE_LOOKS)
-        world_fail(world, BANYAN_ETIMEOUT, "merging does not come to an end");
+    if (looks > WORK_LOOKS)
+        world_fail(world, BANYAN_ETIMEOUT, "inheriting or merging does not come to an end");
 }
 
 static void problem(void *context, const char *text)

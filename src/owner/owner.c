@@ -310,6 +310,7 @@ void owner_stats(const struct owner *owner, struct owner_stats *stats)
     static_assert(sizeof counts == sizeof *stats, "struct owner_stats is made of counters alone");
     memcpy(stats, counts, sizeof *stats);
     stats->version = atomic_load_relaxed(&owner->adopted);
+    stats->busy = owner_heirs_pending(owner) || atomic_load_relaxed(&owner->may_lock);
     stats->lapses = fabric_lease_lapses(owner->fabric);
     stats->owned = atomic_load_relaxed(&owner->owned);
     stats->ranges = atomic_load_relaxed(&owner->ranges);

@@ -101,9 +101,9 @@ struct owner_log {
      * which the lists' refusal tells. Called again after an error. */
     int (*flush)(void *context, struct tree_session *session, struct tree *tree, struct format_key lower,
                  const struct format_key *upper);
-    /* From now on (until false), the process waits for operations that rely on ranges which it loses. They may
-     * wait for room in the log, which may come only when they have ended: so they get it at once, as far as
-     * the memory nodes have any. Does not wait. */
+    /* From now on (until false), the process waits for operations that rely on ranges which it loses. They
+     * may wait for room in the log, which may come only when they have ended: so they get it at once, as far
+     * as the memory nodes have any. Does not wait. */
     void (*hurry)(void *context, bool on);
     /* This process had the range, logged or to inherit, under `epoch`, and does not have it any more: changes
      * of it leave the table of what is not merged, and are merged by this process no more. Where another
@@ -289,6 +289,7 @@ struct owner_stats {
     uint64_t waits, wait_ns, wait_longest_ns;    /* calls of tree_forward's wait */
     uint64_t pauses, pause_ns, pause_longest_ns; /* rule O2: the read lease had lapsed */
     uint64_t lapses;                             /* of the read lease */
+    uint64_t busy; /* not 0: this process changes the map, or inherits, or has heirs to take off */
 };
 /* Any thread; does not wait. */
 void owner_stats(const struct owner *owner, struct owner_stats *stats);
