@@ -154,7 +154,7 @@ static void options_of(const struct swarm_plan *plan, struct world_options *opti
     options->log = plan->log;
     options->change_ns = plan->change_ns;
     options->accept_full = swarm_plan_may_be_full(plan);
-    options->accept_refusals = plan->refusals > 0;
+    options->accept_refusals = plan->refusals > 0 || plan->log; /* a log without room */
     options->restarts = plan->restarts + 1; /* one more, should all be dead at the end */
     options->events_max = plan->events;
     options->patience_ns = plan->patience_ns;

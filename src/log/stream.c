@@ -291,6 +291,8 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
             spinlock_unlock(&stream->lock);
             if (!status)
                 continue;
+            if (status == BANYAN_ECONFLICT) /* fenced since the log was opened: the operation begins again */
+                return BANYAN_EFENCED;
             if (status != BANYAN_ENOSPC)
                 return status;
         }
