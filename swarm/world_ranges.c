@@ -39,7 +39,7 @@ static int build_log(struct world_keepers *keepers, struct world_compute *comput
     options.threshold = 2 + (unsigned)random_below(&keepers->random, 3);
     options.segment_bytes = MEMORY_LOG_SEGMENT_LEAST;
     options.frame_bytes = 1024u << random_below(&keepers->random, 4);
-    options.wait_ns = TIMEOUT_NS / 4;
+    options.wait_ns = TIMEOUT_NS / 2;
     options.idle_ns = 5000 + random_below(&keepers->random, 200000);
     options.seed = 1 + random_next(&keepers->random) / 2;
     int status = log_create(&keepers->log, compute->compute, &options, &world->error);

@@ -89,8 +89,9 @@ int tree_rights_enter_whole(struct tree_session *session, struct tree *tree);
 bool tree_rights_alike(const struct tree_session *session);
 /* The same question of an index that is known by its place in the catalogue; BANYAN_EBUSY. */
 int tree_rights_whole(struct tree_session *session, uint32_t entry, uint16_t generation, const char *name);
-/* Where the key's row ends; false: nowhere. In no operation. */
-bool tree_rights_end(struct tree_session *session, struct tree *tree, struct format_key key,
+/* Where the key's row ends (`down`: begins; of the row of keys below this one); false: nowhere. Nothing is
+ * announced, before and after. */
+bool tree_rights_end(struct tree_session *session, struct tree *tree, struct format_key key, bool down,
                      struct format_key_copy *end);
 /* BANYAN_EFENCED, with a message: this process does not have the right that was asked of it. */
 int tree_not_owned(struct tree_session *session, const struct tree *tree);

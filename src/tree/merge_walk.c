@@ -222,7 +222,7 @@ static void row_pass(struct tree_session *session, struct tree *tree, struct tre
                      struct tree_merge_report *report)
 {
     struct format_key_copy end;
-    report->ended = !tree_rights_end(session, tree, cursor_key(tree, cursor), &end);
+    report->ended = !tree_rights_end(session, tree, cursor_key(tree, cursor), false, &end);
     report->leaves++; /* so that a walk over nothing but such rows ends */
     cursor->length = report->ended ? 0 : end.length;
     memcpy(cursor->key, end.bytes, cursor->length);

@@ -357,14 +357,19 @@ int tree_rights_whole(struct tree_session *session, uint32_t entry, uint16_t gen
     return status;
 }
 
-bool tree_rights_end(struct tree_session *session, struct tree *tree, struct format_key key,
+bool tree_rights_end(struct tree_session *session, struct tree *tree, struct format_key key, bool down,
                      struct format_key_copy *end)
 {
-    const struct tree_row *row = tree_table_find(announce(session, tree), key, false);
-    bool ends = row->has_upper;
+    const enum tree_right right = session->right;
+    const bool cached = session->cached, logged = session->logged;
+    const struct tree_row *row = tree_table_find(announce(session, tree), key, down);
+    const bool ends = down ? row->lower.length > 0 : row->has_upper;
     if (ends)
-        format_key_store(end, row->upper);
+        format_key_store(end, down ? row->lower : row->upper);
     tree_rights_leave(session);
+    session->right = right;
+    session->cached = cached;
+    session->logged = logged;
     return ends;
 }
 

@@ -44,6 +44,8 @@ struct scan {
     uint64_t left; /* of the limit */
     bool stopped;
     struct format_key_copy position; /* forward: keys from here on are due; reverse: keys below it */
+    struct format_key_copy bound;    /* of another's row at the position, in the scan's direction ... */
+    bool bounded;                    /* ... if there is one: its leaves are read without an announcement */
     bool unbounded;                  /* reverse: from the very end, whatever the position says */
     /* Not NULL: the right neighbour of the leaf at the position is looked for, and no entry is delivered; the
      * position then is where that neighbour begins. */
@@ -84,10 +86,15 @@ static bool past_end(const struct scan *scan, struct format_key lower)
     return range->to_open ? order >= 0 : order > 0;
 }
 
-/* Stop at leaves of another row: what this process knows of them is not covered by its announcement. */
+/* Stop at leaves of another row: what this process knows of them is not covered by its announcement, and of
+ * another's row that is logged the leaves do not tell all. */
 static bool past_row(const struct scan *scan, struct format_key lower)
 {
     const struct tree_row *row = scan->session->row;
+    if (!row && scan->bounded) {
+        int order = format_key_compare(lower, format_key_of(&scan->bound));
+        return scan->range->reverse ? order < 0 : order >= 0;
+    }
     if (!row || scan->session->table->count == 1)
         return false;
     return scan->range->reverse ? format_key_compare(lower, row->lower) < 0
@@ -643,6 +650,9 @@ static int scan_turn(struct scan *scan, struct tree_turn *turn)
         tree_turn_ask(turn);
         return part_ask(scan);
     }
+    scan->bounded =
+        right == TREE_OTHERS && tree_rights_end(session, scan->tree, format_key_of(&scan->position),
+                                                scan->range->reverse, &scan->bound);
     int status = right == TREE_MOVING ? TREE_WAIT : step(scan);
     if (!status && right == TREE_OTHERS && session->restarts > TREE_PATIENCE)
         status = TREE_FORWARD; /* the way leads to a leaf that is in nobody's place */
