@@ -92,13 +92,18 @@ static int stream_open(struct log_stream *stream, struct tree_session *session)
 
 int log_stream_open(struct log_stream *stream, struct tree_session *session, uint64_t *incarnation)
 {
-    for (bool mine = false; !mine;) {
+    for (;;) {
         spinlock_lock(&stream->lock);
-        mine = !stream->switching;
-        stream->switching = true;
+        *incarnation = stream->opened;
+        const bool known = stream->opened == fabric_incarnation(stream->log->fabric);
+        const bool mine = !known && !stream->switching;
+        stream->switching |= mine;
         spinlock_unlock(&stream->lock);
-        if (!mine)
-            task_sleep(LOOK_FIRST_NS);
+        if (known)
+            return 0;
+        if (mine)
+            break;
+        task_sleep(LOOK_FIRST_NS);
     }
     int status = stream_open(stream, session);
     spinlock_lock(&stream->lock);
