@@ -172,7 +172,10 @@ struct process *process_start(struct processes *processes)
 
 static void adopt(struct processes *processes, struct process *process, enum tree_right right)
 {
-    struct tree_rights_row row = {.right = right, .epoch = process->epoch, .logged = right == TREE_OWNED};
+    struct tree_rights_row row = {.right = right,
+                                  .epoch = process->epoch,
+                                  .logged = right == TREE_OWNED,
+                                  .drains = right == TREE_MOVING};
     processes->version++;
     process_check(process, tree_rights_adopt(process->session, process->tree, processes->version,
                                              fabric_incarnation(process->fabric), &row, 1));
