@@ -80,13 +80,14 @@ static void key_make(uint64_t number, uint8_t key[8])
 
 /* ---- tables -------------------------------------------------------------------------------------- */
 
-enum { SHARED = SIDES, MOVING };
+enum { SHARED = SIDES, MOVING, LEAVING }; /* leaving: moving, and its owner merges what it has logged */
 struct part {
     uint64_t from;  /* 0: the least key */
     unsigned owner; /* a side, SHARED or MOVING */
 };
 
-static int adopt(struct rig *rig, unsigned side, const struct part *parts, uint32_t count)
+static int adopt_in(struct rig *rig, unsigned side, const struct part *parts, uint32_t count,
+                    uint64_t incarnation)
 {
     struct tree_rights_row rows[8];
     uint8_t keys[8][8];
@@ -95,15 +96,23 @@ static int adopt(struct rig *rig, unsigned side, const struct part *parts, uint3
         rows[i] = (struct tree_rights_row){.lower = keys[i],
                                            .lower_length = parts[i].from ? 8 : 0,
                                            .epoch = 1 + (rig->anew >> i & 1),
-                                           .right = parts[i].owner == SHARED   ? TREE_SHARED
-                                                    : parts[i].owner == MOVING ? TREE_MOVING
-                                                    : parts[i].owner == side   ? TREE_OWNED
-                                                                               : TREE_OTHERS};
+                                           .right = parts[i].owner == SHARED    ? TREE_SHARED
+                                                    : parts[i].owner == MOVING  ? TREE_MOVING
+                                                    : parts[i].owner == LEAVING ? TREE_MOVING
+                                                    : parts[i].owner == side    ? TREE_OWNED
+                                                                                : TREE_OTHERS};
         if (rows[i].right == TREE_OTHERS)
             rows[i].owner = fabric_self(rig->sides[parts[i].owner].fabric);
         rows[i].logged = parts[i].owner < SIDES && rig->logged >> i & 1;
+        rows[i].drains = parts[i].owner == LEAVING;
     }
-    return tree_rights_adopt(rig->sides[side].session, rig->sides[side].tree, rig->version, 1, rows, count);
+    return tree_rights_adopt(rig->sides[side].session, rig->sides[side].tree, rig->version, incarnation, rows,
+                             count);
+}
+
+static int adopt(struct rig *rig, unsigned side, const struct part *parts, uint32_t count)
+{
+    return adopt_in(rig, side, parts, count, 1);
 }
 
 static void adopt_all(struct rig *rig, const struct part *parts, uint32_t count)
@@ -515,6 +524,25 @@ static void scans_of_logged_ranges_come_from_the_owners(void **state)
     assert_int_equal(tree_scan(rig.sides[C].session, rig.sides[C].tree, &all, meet, &met), BANYAN_ENET);
     assert_int_equal(met.count, 9);
     rig.ways[C].count = 2;
+    rig_close(&rig, NULL);
+}
+
+/* A row whose owner writes through is read, and the logged one beside it is not, although the leaves of both
+ * are children of one node: a scan looks ahead within its row. */
+static void scans_read_no_logged_row_with_another(void **state)
+{
+    const struct part parts[] = {{0, B}, {1000, B}, {2000, B}};
+    struct rig rig;
+    open_divided(&rig);
+    rig.logged = 5;
+    adopt_all(&rig, parts, 3);
+    rig.ways[C].part_entries = 0;
+    for (unsigned reverse = 0; reverse < 2; reverse++) {
+        meet_range(&rig, C, 1000, 1900, 0, reverse, 0, 0); /* the way is known */
+        const uint64_t scans = rig.ways[C].scans;
+        meet_range(&rig, C, reverse ? 100 : 1100, reverse ? 1700 : 2700, 0, reverse, 0, 0);
+        assert_int_equal(rig.ways[C].scans - scans, 1);
+    }
     rig_close(&rig, NULL);
 }
 
@@ -1109,7 +1137,8 @@ struct waiting {
     struct pool_worker *pool_worker;
     uint64_t number;
     bool began, installed, adopted, too_early;
-    bool batch; /* several keys at once: it relies on all rows */
+    bool batch;  /* several keys at once: it relies on all rows */
+    bool drains; /* it merges */
     int status;
 };
 
@@ -1154,6 +1183,7 @@ static void work(void *context)
     struct tree_item items[2];
     key_make(waiting->number, keys[0]);
     key_make(1, keys[1]);
+    waiting->worker->draining = waiting->drains;
     if (!waiting->batch) {
         waiting->status = tree_modify_here(waiting->worker, side->tree, keys[0], 8, held_up, waiting);
         return;
@@ -1223,6 +1253,84 @@ static void adopt_while(uint64_t number, unsigned first, bool batch, bool waits)
     if (waits)
         assert_false(waiting.too_early);
     assert_int_equal(get(rig, C, number), 5);
+    tree_session_destroy(waiting.worker);
+    pool_worker_abandon(waiting.pool_worker);
+    for (unsigned i = 0; i < SIDES; i++)
+        side_close(&rig->sides[i], false);
+    memory_node_destroy(rig->memory);
+}
+
+/* Whether A may merge what it has logged of the second row; the greatest incarnation of its lists. */
+static enum tree_right merges(struct rig *rig, uint64_t *incarnation)
+{
+    struct tree_session *session = rig->sides[A].session;
+    uint8_t key[8];
+    key_make(1500, key);
+    session->draining = true;
+    session->pool.incarnation = UINT64_MAX;
+    const enum tree_right right = tree_rights_enter(session, rig->sides[A].tree, (struct format_key){key, 8});
+    *incarnation = session->pool.incarnation;
+    tree_rights_leave(session);
+    session->draining = false;
+    return right;
+}
+
+/* O1, L5: an owner merges what it has logged of a row that leaves it under the incarnation in which it had
+ * the row. After a loss it may have been fenced, and the next owner may inherit, whatever the map that it has
+ * read since says. */
+static void what_leaves_is_merged_by_its_owner(void **state)
+{
+    const struct part mine[] = {{0, A}, {1000, A}}, leaving[] = {{0, A}, {1000, LEAVING}},
+                      moving[] = {{0, A}, {1000, MOVING}};
+    struct rig rig;
+    uint64_t incarnation;
+    rig_open(&rig);
+    assert_int_equal(border(&rig, A, 1000), 0);
+    rig.logged = 3;
+    adopt_all(&rig, mine, 2);
+    assert_int_equal(merges(&rig, &incarnation), TREE_OWNED);
+    adopt_all(&rig, leaving, 2);
+    assert_int_equal(merges(&rig, &incarnation), TREE_OWNED);
+    assert_int_equal(incarnation, 1);
+    assert_int_equal(adopt_in(&rig, A, leaving, 2, 7), 0); /* the same version, read again behind a loss */
+    assert_int_equal(merges(&rig, &incarnation), TREE_OWNED);
+    assert_int_equal(incarnation, 1);
+    adopt_all(&rig, leaving, 2);
+    assert_int_equal(merges(&rig, &incarnation), TREE_OWNED);
+    assert_int_equal(incarnation, 1);
+    adopt_all(&rig, moving, 2); /* it is inherited */
+    assert_int_equal(merges(&rig, &incarnation), TREE_MOVING);
+    adopt_all(&rig, leaving, 2);
+    assert_int_equal(merges(&rig, &incarnation), TREE_MOVING);
+    adopt_all(&rig, mine, 2);
+    rig.anew = 2; /* it was another's meanwhile */
+    adopt_all(&rig, leaving, 2);
+    assert_int_equal(merges(&rig, &incarnation), TREE_MOVING);
+    rig_close(&rig, NULL);
+}
+
+/* A merging of a row that leaves relies on it, and what it finishes must be over when the next owner begins.
+ */
+static void adopting_waits_for_a_merging(void **state)
+{
+    struct waiting waiting = {.number = 6000, .drains = true};
+    struct rig *rig = &waiting.rig;
+    struct thread *worker, *adopter;
+    const struct part mine[] = {{0, A}, {1000, A}}, leaving[] = {{0, A}, {1000, LEAVING}},
+                      after[] = {{0, A}, {1000, B}};
+    struct adopting adopting = {&waiting, after, 2, 0};
+    rig_open(rig);
+    assert_int_equal(border(rig, A, 1000), 0);
+    rig->logged = 3;
+    adopt_all(rig, mine, 2);
+    adopt_all(rig, leaving, 2);
+    adopting_begin(&adopting, &worker, &adopter);
+    atomic_store_release(&waiting.installed, true);
+    thread_join(worker);
+    thread_join(adopter);
+    assert_int_equal(adopting.status, 0);
+    assert_int_equal(waiting.status, 0);
+    assert_false(waiting.too_early);
     tree_session_destroy(waiting.worker);
     pool_worker_abandon(waiting.pool_worker);
     for (unsigned i = 0; i < SIDES; i++)
@@ -1365,6 +1473,7 @@ int main(void)
         cmocka_unit_test(points_of_logged_ranges_come_from_the_owner),
         cmocka_unit_test(batches_of_logged_ranges_come_from_the_owners),
         cmocka_unit_test(scans_of_logged_ranges_come_from_the_owners),
+        cmocka_unit_test(scans_read_no_logged_row_with_another),
         cmocka_unit_test(parts_are_of_own_rows),
         cmocka_unit_test(others_leaves_are_believed_within_the_lease),
         cmocka_unit_test(batches_go_to_the_owners),
@@ -1380,6 +1489,8 @@ int main(void)
         cmocka_unit_test(others_leaves_in_the_way_stay_half_done),
         cmocka_unit_test(adopting_waits_for_what_relies_on_it),
         cmocka_unit_test(adopting_waits_for_nothing_else),
+        cmocka_unit_test(what_leaves_is_merged_by_its_owner),
+        cmocka_unit_test(adopting_waits_for_a_merging),
         cmocka_unit_test(rights_that_come_back_wait_for_what_was_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
