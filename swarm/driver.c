@@ -366,7 +366,8 @@ uint64_t driver_sample(struct driver *driver)
     if (!driver->subject->sample)
         return UINT64_MAX;
     int status = driver->subject->sample(driver->session, key, &length);
-    if (status == BANYAN_ENOTFOUND || (status == BANYAN_ENOSPC && setting->accept_full) ||
+    if (status == BANYAN_ENOTFOUND ||
+        (status == BANYAN_ENOSPC && (setting->accept_full || setting->accept_refusals)) ||
         (status == BANYAN_ENET && setting->lossy(setting->context)))
         return UINT64_MAX;
     uint64_t number = status ? UINT64_MAX : driver_key_number(&setting->shape, key, length);

@@ -152,10 +152,12 @@ static void options_of(const struct swarm_plan *plan, struct world_options *opti
     options->records = plan->records;
     options->ranges = plan->ranges;
     options->log = plan->log;
+    /* Where losses let logs grow beyond their thresholds they find room; small pools show what is without. */
+    options->log_bytes = plan->log && !swarm_plan_may_be_full(plan) ? plan->pool_bytes / 4 : 0;
     options->change_ns = plan->change_ns;
     options->accept_full = swarm_plan_may_be_full(plan);
     options->accept_refusals = plan->refusals > 0 || plan->log; /* a log without room */
-    options->restarts = plan->restarts + 1; /* one more, should all be dead at the end */
+    options->restarts = plan->restarts + 1;                     /* one more, should all be dead at the end */
     options->events_max = plan->events;
     options->patience_ns = plan->patience_ns;
 }

@@ -13,7 +13,8 @@ int world_build_memory(struct world *world)
                                      .pool_bytes = options->pool_bytes,
                                      .chunk_bytes = options->chunk_bytes,
                                      .lock_bytes = options->lock_bytes,
-                                     .lock_width = options->lock_width};
+                                     .lock_width = options->lock_width,
+                                     .log_bytes = options->log_bytes};
         int status = options->simulated ? 0 : served_prepare(served_way(), &one, &world->error);
         if (!status)
             status = memory_node_create(&world->memory[i], &one, &world->error);
