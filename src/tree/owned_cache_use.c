@@ -19,6 +19,13 @@ static struct owned_cache *cache_of(const struct tree_session *session, const st
     return session->right == TREE_OWNED && !session->drains ? tree->owned : NULL;
 }
 
+/* The cache that must hear of this operation's writes. Where a row leaves this process, operations that began
+ * before may still be answered from what is cached of it, while it is merged (L5): it goes from the cache. */
+static struct owned_cache *cache_told(const struct tree_session *session, const struct tree *tree)
+{
+    return session->right == TREE_OWNED ? tree->owned : NULL;
+}
+
 /* ---- reads ---- */
 
 static enum owned_frame_found serve(struct tree_session *session, const struct tree *tree, gaddr leaf,
@@ -188,8 +195,10 @@ void tree_owned_doubt(struct tree_session *session, const struct tree *tree, gad
 void tree_owned_note(struct tree_session *session, const struct tree *tree, struct format_key key,
                      const struct format_key *value, const struct owned_place *place)
 {
-    if (!cache_of(session, tree))
+    if (!cache_told(session, tree))
         return;
+    if (session->drains)
+        value = NULL, place = NULL;
     assert(session->note_count < TREE_NOTES_MAX);
     session->notes[session->note_count++] =
         (struct tree_note){.key = key,
@@ -202,9 +211,9 @@ void tree_owned_note(struct tree_session *session, const struct tree *tree, stru
 void tree_owned_note_merged(struct tree_session *session, const struct tree *tree, struct format_link leaf,
                             struct format_key key, struct format_key value, uint8_t hits)
 {
+    tree_owned_note(session, tree, key, &value, NULL);
     if (!cache_of(session, tree))
         return;
-    tree_owned_note(session, tree, key, &value, NULL);
     struct tree_note *note = &session->notes[session->note_count - 1];
     note->merged = true;
     note->leaf = leaf;
@@ -253,7 +262,7 @@ static bool written(const struct tree *tree, gaddr leaf, const struct fabric_com
 int tree_owned_write(struct tree_session *session, struct tree *tree, gaddr leaf,
                      struct fabric_command *commands, uint32_t count)
 {
-    struct owned_cache *cache = cache_of(session, tree);
+    struct owned_cache *cache = cache_told(session, tree);
     struct epoch_slot *slot = session->pool.epoch;
     uint32_t from, to;
     bool writes = cache && written(tree, leaf, commands, count, &from, &to);
@@ -263,8 +272,8 @@ int tree_owned_write(struct tree_session *session, struct tree *tree, gaddr leaf
     for (uint32_t i = 0; i < session->note_count && writes; i++)
         owned_cache_key_begin(cache, slot, session->notes[i].key, &session->notes[i].mark);
     int status = pool_execute(&session->pool, gaddr_node(leaf), commands, count);
-    if (writes)
-        owned_cache_write_end(cache, slot, leaf, status, commands, count);
+    if (writes) /* where the row leaves: as if nobody knew what was written */
+        owned_cache_write_end(cache, slot, leaf, session->drains ? BANYAN_EUNKNOWN : status, commands, count);
     for (uint32_t i = 0; i < session->note_count && writes; i++) {
         struct tree_note *note = &session->notes[i];
         if (note->merged && !status)
