@@ -134,6 +134,30 @@ static uint64_t block_bytes_at(const struct audit_node_blocks *blocks, uint64_t 
     return (end - granule) * MEMORY_BLOCK_MIN;
 }
 
+/* So many blocks that were taken during the walk; more are faults, each of which would cost a call. */
+#define ASK_AGAIN_MAX 1000u
+
+static bool is_block(const struct audit_node_blocks *blocks, uint64_t granule, uint64_t block_bytes)
+{
+    return bit_get(blocks->used, granule) && bit_get(blocks->starts, granule) &&
+           block_bytes_at(blocks, granule) == block_bytes;
+}
+
+/* Other compute nodes go on: one may have taken the block since the memory node was asked, for a range's
+ * border say, which owners make by themselves. So it is asked again. */
+static void ask_again(struct audit *audit, uint16_t node, uint64_t granule)
+{
+    struct audit_node_blocks *blocks = &audit->nodes[node];
+    struct memory_usage_reply *reply = malloc(sizeof *reply);
+    if (reply && !usage_words(audit, node, granule / 64 * 64, reply) && reply->granules == blocks->granules &&
+        reply->base == blocks->base)
+        for (uint64_t i = 0; i < reply->words; i++) {
+            blocks->used[reply->first / 64 + i] = reply->bits[i].used;
+            blocks->starts[reply->first / 64 + i] = reply->bits[i].starts;
+        }
+    free(reply);
+}
+
 /* `what` and the audit's name of it are for messages. */
 static void reach(struct audit *audit, gaddr block, uint64_t block_bytes, const char *what)
 {
@@ -143,6 +167,8 @@ static void reach(struct audit *audit, gaddr block, uint64_t block_bytes, const 
     audit->report->blocks_used++;
     audit->report->bytes_used += block_bytes;
     gaddr_format(block, text);
+    if (blocks && !is_block(blocks, granule, block_bytes) && audit->asked_again++ < ASK_AGAIN_MAX)
+        ask_again(audit, gaddr_node(block), granule);
     if (blocks && !bit_get(blocks->used, granule))
         audit_problem(audit, "%s %s: block %s is in use, but its memory node counts it as free", what,
                       audit->index, text);

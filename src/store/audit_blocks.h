@@ -29,6 +29,7 @@ struct audit {
     uint32_t name_count;
     struct audit_log *logs; /* owned: of each process */
     uint32_t log_count;
+    uint32_t asked_again; /* blocks that were taken since the memory nodes were asked, or are faults */
 };
 
 /* Reports one broken invariant. */

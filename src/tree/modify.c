@@ -977,6 +977,7 @@ static void usual_exchange(const struct usual *usual, const void *key, size_t ke
     exchange->expected_length = usual->expected_length;
     exchange->value = usual->when == DELETE_IF_PRESENT ? NULL : usual->value ? usual->value : "";
     exchange->length = usual->length;
+    exchange->replaced = false;
 }
 
 static int usual_run(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
