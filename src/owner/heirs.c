@@ -580,7 +580,16 @@ int owner_heirs_step(struct owner *owner, struct tree_session *session)
 
 /* ---- waiting ---- */
 
-/* Whether a range of the adopted map has heirs, and its owner is not among those that are gone. */
+/* Whether a process that is there will take the range's heirs off. This one inherits ranges of indexes that
+ * it has open, and no others. */
+static bool awaited(const struct owner *owner, const struct format_range *range,
+                    const struct fabric_process *processes, uint32_t count)
+{
+    return range->heir_count && owner_among(processes, count, range->owner) &&
+           (!mine(owner, range) || owner_index_numbered(owner, range->number));
+}
+
+/* Whether a range of the adopted map has heirs that are waited for. */
 static int look(struct owner *owner, struct tree_session *session, bool *some)
 {
     struct fabric_process *processes = NULL;
@@ -596,8 +605,7 @@ static int look(struct owner *owner, struct tree_session *session, bool *some)
     int status = owner_processes(owner, session, &processes, &count);
     owner_turn_take(&owner->adopting);
     for (uint32_t i = 0; i < owner->copy.count && !status && !*some; i++)
-        *some =
-            owner->copy.ranges[i].heir_count && owner_among(processes, count, owner->copy.ranges[i].owner);
+        *some = awaited(owner, &owner->copy.ranges[i], processes, count);
     owner_turn_give(&owner->adopting);
     heap_free(&owner->heap, processes);
     return status;
