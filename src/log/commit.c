@@ -136,7 +136,8 @@ static uint32_t commit_add(void *context, struct tree_session *session, struct u
     frame->ahead += entry->ahead_count;
     frame->ahead_bytes += ahead_bytes(entry);
     frame->again += entry->again;
-    atomic_add_relaxed(&log->beyond, entry->again); /* a hint */
+    if (entry->again)                        /* seldom: all threads look at the count */
+        atomic_add_relaxed(&log->beyond, 1); /* a hint */
     logged->next = NULL;
     logged->frame = opened;
     *frame->last = logged;
@@ -340,7 +341,8 @@ static void frame_end(struct log *log, struct tree_session *session, struct log_
     frame->frame = (struct format_log_frame){0};
     /* Relaxed: the keys that were pending in it are so no more, and were told under their locks. */
     atomic_store_relaxed(&frame->drawn.first, UNMERGED_UNDRAWN);
-    atomic_add_relaxed(&log->beyond, -frame->again); /* a hint */
+    if (frame->again)
+        atomic_add_relaxed(&log->beyond, -frame->again); /* a hint */
     frame->ahead = frame->ahead_bytes = frame->copies = frame->again = 0;
     frame->status = 0;
     while (logged) {
