@@ -131,13 +131,6 @@ bool owner_heirs_stranded(const struct owner *owner, uint16_t number)
 
 /* ---- what the map says ---- */
 
-/* The entry behind this one in its index; NULL: there is none. */
-static const struct format_range *after(const struct owner_map *map, uint32_t at)
-{
-    return at + 1 < map->count && map->ranges[at + 1].number == map->ranges[at].number ? &map->ranges[at + 1]
-                                                                                       : NULL;
-}
-
 static bool mine(const struct owner *owner, const struct format_range *range)
 {
     return fabric_process_equal(range->owner, owner->self);
@@ -214,7 +207,7 @@ static int flush_all(struct adopting *adopting)
     for (uint32_t i = 0; i < owner->copy.count && !status; i++) {
         const struct format_range *range = &owner->copy.ranges[i];
         if (mine(owner, range) && range->state == FORMAT_RANGE_MOVING && range->logged && !range->inherited)
-            status = flush(adopting, range, after(&owner->copy, i));
+            status = flush(adopting, range, owner_map_after(&owner->copy, i));
     }
     return status;
 }
@@ -262,7 +255,7 @@ static void disown_lost(struct adopting *adopting, uint32_t at)
 {
     const struct owner *owner = adopting->owner;
     const struct format_range *was = &adopting->before->ranges[at];
-    const struct owner_piece piece = piece_of(was, after(adopting->before, at));
+    const struct owner_piece piece = piece_of(was, owner_map_after(adopting->before, at));
     struct owner_piece common;
     uint32_t count;
     const struct format_range *ranges = owner_map_of(&owner->copy, was->number, &count);
@@ -346,7 +339,7 @@ static void settle_flushed(struct owner *owner)
         bool moving = false;
         for (uint32_t k = 0; k < owner->copy.count && !moving; k++) {
             const struct format_range *range = &owner->copy.ranges[k];
-            now = piece_of(range, after(&owner->copy, k));
+            now = piece_of(range, owner_map_after(&owner->copy, k));
             moving = mine(owner, range) && range->state == FORMAT_RANGE_MOVING &&
                      overlap(&owner->flushed.all[i], &now, &common);
         }
@@ -415,7 +408,7 @@ static struct owner_index *find(struct owner *owner, struct format_range *range,
     owner_turn_take(&owner->adopting);
     for (uint32_t i = 0; i < owner->copy.count && !index; i++) {
         const struct format_range *one = &owner->copy.ranges[i];
-        const struct format_range *upper = after(&owner->copy, i);
+        const struct format_range *upper = owner_map_after(&owner->copy, i);
         if (!mine_now(owner, one) || !one->heir_count || inherited(owner, one, upper) ||
             owner_map_problem(&owner->copy, one->number))
             continue;
@@ -507,7 +500,7 @@ static uint32_t choose(struct owner_transfer *transfer, struct format_range *ran
     owner_turn_take(&owner->adopting);
     for (uint32_t i = 0; i < map->count; i++)
         if (mine_now(owner, &map->ranges[i]) && map->ranges[i].heir_count &&
-            inherited(owner, &map->ranges[i], after(map, i)))
+            inherited(owner, &map->ranges[i], owner_map_after(map, i)))
             ranges[count++] = map->ranges[i];
     owner_turn_give(&owner->adopting);
     return count;

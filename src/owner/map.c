@@ -103,6 +103,12 @@ const struct owner_problem *owner_map_problem(const struct owner_map *map, uint1
     return NULL;
 }
 
+const struct format_range *owner_map_after(const struct owner_map *map, uint32_t at)
+{
+    return at + 1 < map->count && map->ranges[at + 1].number == map->ranges[at].number ? &map->ranges[at + 1]
+                                                                                       : NULL;
+}
+
 void owner_map_row(const struct format_range *range, struct fabric_process self, struct tree_rights_row *row)
 {
     const bool moving = range->state == FORMAT_RANGE_MOVING;

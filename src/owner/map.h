@@ -39,6 +39,8 @@ int owner_map_fetch(struct owner *owner, struct tree_session *session, struct ow
 
 /* The ranges of an index: *count of them, 0: it is shared as a whole. */
 const struct format_range *owner_map_of(const struct owner_map *map, uint16_t number, uint32_t *count);
+/* The entry behind this one in its index; NULL: there is none. */
+const struct format_range *owner_map_after(const struct owner_map *map, uint32_t at);
 /* The index of the range in which the key lies; UINT32_MAX: the index has none. */
 uint32_t owner_map_find(const struct owner_map *map, uint16_t number, const void *key, size_t key_length);
 /* NULL: nothing is wrong with the index's part. */

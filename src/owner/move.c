@@ -197,11 +197,9 @@ int owner_transfer_move(struct owner_transfer *transfer, struct format_range *ra
 static bool overdue(const struct owner_transfer *transfer, uint32_t at)
 {
     const struct owner_map *map = &transfer->map;
-    const struct format_range *range = &map->ranges[at];
-    const bool last = at + 1 == map->count || range[1].number != range->number;
     owner_turn_take(&transfer->owner->adopting);
-    const bool is =
-        transfer->owner->log && owner_heirs_overdue(transfer->owner, range, last ? NULL : range + 1);
+    const bool is = transfer->owner->log &&
+                    owner_heirs_overdue(transfer->owner, &map->ranges[at], owner_map_after(map, at));
     owner_turn_give(&transfer->owner->adopting);
     return is;
 }
