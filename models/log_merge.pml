@@ -1,8 +1,8 @@
 /*
  * log_merge.pml - two keys of a logged range on their way from the streams to the leaf: the table of what is not merged,
- * merging, the watermark in two control blocks, slots of segments that are used again, records that are freed, changes
- * that are written through, and what a successor makes of it when the process dies (L4 to L6, docs/internals/log.md;
- * src/log/, src/tree/unmerged.c, src/tree/logged.c). A commit is two steps here: the rest of it is log_commit.pml's.
+ * merging, the watermark in two control blocks, slots of segments that are used again, records that are freed, and what
+ * a successor makes of it when the process dies (L4 to L6, docs/internals/log.md; src/log/, src/tree/unmerged.c,
+ * src/tree/logged.c). A commit is two steps here: the rest of it is log_commit.pml's.
  * What is left out and why: docs/internals/models.md.
  *
  * Each write has a record, whose number is its value too: a key's values grow. No read returns less than what was
@@ -32,23 +32,17 @@
  *  19 a write does not free what it replaces in the table
  *  20 a merge does not free what it takes out of the leaf
  *  21 a blind write does not wait for a pending one
- *  22 a change is written through without a THROUGH entry
- *  23 the THROUGH entry is logged behind the change
- *  24 the THROUGH entry is logged though the key is not merged
- *  25 a lookup of a logged range looks into the pool alone
- *  26 a record whose merge's outcome is unknown is freed by the write that replaces it
- *  27 the record of a write that was refused is not freed
- *  28 a segment is used again with a frame of it under way
- *  29 a frame does not say that its sequences are being drawn
+ *  22 a lookup of a logged range looks into the pool alone
+ *  23 a record whose merge's outcome is unknown is freed by the write that replaces it
+ *  24 the record of a write that was refused is not freed
+ *  25 a segment is used again with a frame of it under way
+ *  26 a frame does not say that its sequences are being drawn
  */
 #ifndef MUTANT
 #define MUTANT 0
 #endif
 #ifndef W /* writes */
 #define W 3
-#endif
-#ifndef THROUGH /* of them written through */
-#define THROUGH 0
 #endif
 #ifndef LOSSES /* frames with another outcome than "done" */
 #define LOSSES 0
@@ -81,7 +75,7 @@
 /* ---- the pool ---- */
 
 byte leaf[2];                /* by key: the record that it names */
-byte at[S], key[S], entry[S]; /* by slot: sequence, key, record; a THROUGH entry has none */
+byte at[S], key[S], entry[S]; /* by slot: sequence, key, record */
 byte control[2];             /* the published watermark */
 byte freed;                  /* records */
 
@@ -102,7 +96,7 @@ byte own[S];      /* by slot: the sequence for which it is taken */
 bool under_way[S];
 bool done[S];     /* mutation 6 */
 byte sequence, written, watermark, merged_last;
-byte losses_left = LOSSES, merge_losses_left = MERGE_LOSSES, again_left = AGAIN, through_left = THROUGH;
+byte losses_left = LOSSES, merge_losses_left = MERGE_LOSSES, again_left = AGAIN;
 bool over;
 byte known[2];
 
@@ -114,7 +108,7 @@ inline free_record(r) {
 }
 #define USED_AGAIN(i) (MUTANT == 7 && own[i] <= watermark || MUTANT == 6 && done[i])
 #define PUBLISHED(i) (own[i] <= control[0] && (own[i] <= control[1] || MUTANT == 8) || USED_AGAIN(i))
-#define FREE(i) ((!under_way[i] || MUTANT == 28) && PUBLISHED(i))
+#define FREE(i) ((!under_way[i] || MUTANT == 25) && PUBLISHED(i))
 #define SOME_FREE (FREE(0) || FREE(1) || FREE(2))
 inline take_slot() {
     if
@@ -139,9 +133,9 @@ inline transmit(k, r) {
 }
 
 /* The leaf may name what a write replaces in the table: the next merge takes it out. */
-#define LEFT_TO_MERGE(k) (older_begun[k] && MUTANT != 14 && (merging[k] || MUTANT != 26))
+#define LEFT_TO_MERGE(k) (older_begun[k] && MUTANT != 14 && (merging[k] || MUTANT != 23))
 #define SETTLED(k) (state[k] == NONE || state[k] == COMMITTED || state[k] == PENDING && MUTANT == 21)
-#define MAY(k) (written + through_left < W && !latch[k] && SETTLED(k))
+#define MAY(k) (written < W && !latch[k] && SETTLED(k))
 #define MUST(k) (again_left > 0 && !latch[k] && state[k] == DOUBTFUL)
 proctype Writer() {
     byte k, i, mine, outcome, gone;
@@ -171,7 +165,7 @@ end: do
        };
        atomic { !over && SOME_FREE -> /* room is reserved */
            take_slot();
-           sequence_of[k] = (MUTANT == 29 -> UNDRAWN : DRAWING) };
+           sequence_of[k] = (MUTANT == 26 -> UNDRAWN : DRAWING) };
        atomic { !over -> sequence++; own[i] = sequence };
        atomic { !over -> sequence_of[k] = own[i]; assert(!FREED(mine)); transmit(k, mine) };
        atomic { !over ->
@@ -195,7 +189,7 @@ end: do
                  older[k] = 0; older_sequence[k] = 0; older_begun[k] = 0
               :: else
               fi;
-              gone = (MUTANT == 27 -> 0 : mine)
+              gone = (MUTANT == 24 -> 0 : mine)
            :: outcome == REFUSED && again -> state[k] = DOUBTFUL
            fi;
            if
@@ -208,7 +202,7 @@ end: do
 }
 
 /* Under the leaf's local lock. */
-#define READY(k) (state[k] == COMMITTED && (!merging[k] || MUTANT == 17 || MUTANT == 18) && !(MUTANT == 24 && latch[k]))
+#define READY(k) (state[k] == COMMITTED && (!merging[k] || MUTANT == 17 || MUTANT == 18))
 proctype Merger() {
     byte k, mine, number, took;
     bool lost;
@@ -286,46 +280,6 @@ end: do
     od
 }
 
-/* A change that cannot be logged. Its key is merged, and stays so. */
-#define MERGED(k) (state[k] == NONE || MUTANT == 24 && state[k] == COMMITTED)
-#if THROUGH
-proctype Through() {
-    byte i, mine, took, outcome;
-end: do
-    :: atomic { !over && through_left > 0 && SOME_FREE && MERGED(0) && !merging[0] && !latch[0] ->
-           through_left--; latch[0] = 1; written++; mine = written;
-#if MUTANT != 22 && MUTANT != 23
-           take_slot(); sequence++; own[i] = sequence
-       };
-       atomic { !over -> transmit(0, 0) };
-       atomic { !over -> under_way[i] = 0;
-           if
-           :: outcome == OK -> goto change
-           :: else -> free_record(mine); goto out
-           fi
-#endif
-       };
-change:
-       atomic { !over -> took = leaf[0]; leaf[0] = mine };
-       atomic { !over ->
-           known[0] = mine;
-#if MUTANT == 24
-           table[0] = 0; state[0] = NONE; sequence_of[0] = 0; begun[0] = 0;
-#endif
-           if
-           :: took -> free_record(took)
-           :: else
-           fi
-       };
-#if MUTANT == 23
-       atomic { !over -> take_slot(); sequence++; own[i] = sequence };
-       atomic { !over -> transmit(0, 0); under_way[i] = 0 };
-#endif
-out:   atomic { !over -> latch[0] = 0; i = 0; mine = 0; took = 0; outcome = 0 }
-    od
-}
-#endif
-
 proctype Reader() {
     byte k, start, seen, left = READS;
     bool hit;
@@ -340,9 +294,9 @@ end: do
            seen = leaf[k];
 #endif
        };
-       atomic { !over && (state[k] == COMMITTED || state[k] == NONE || MUTANT == 25) ->
+       atomic { !over && (state[k] == COMMITTED || state[k] == NONE || MUTANT == 22) ->
            if
-           :: state[k] == COMMITTED && MUTANT != 25 -> seen = table[k]; hit = 1
+           :: state[k] == COMMITTED && MUTANT != 22 -> seen = table[k]; hit = 1
            :: else
            fi
        };
@@ -435,9 +389,6 @@ init {
         run Merger();
 #endif
         run Publisher();
-#if THROUGH
-        run Through();
-#endif
         run Reader();
 #if DEATHS
         run Successor()
