@@ -488,6 +488,7 @@ void chaos_run(const struct chaos_options *options, struct chaos_result *result)
     kind_of(chaos)->start(chaos->load, chaos->computes);
     if (options->logged)
         wait_until(logs_kept, chaos, "both compute nodes to keep a log");
+    kind_of(chaos)->underway(chaos->load);
     run_deeds(chaos);
     kind_of(chaos)->calm(chaos->load, options->stall_max_ns);
     kind_of(chaos)->advance(chaos->load, 100);

@@ -32,6 +32,8 @@ struct load_kind {
                            const char *arguments[LOAD_ARGUMENTS_MAX]);
     /* The compute nodes run: work begins. */
     void (*start)(void *load, struct process *const computes[LOAD_SERVERS]);
+    /* The first deed is about to be done: all that it waits for is so. */
+    void (*underway)(void *load);
     /* As in load.h. */
     void (*figures)(const void *load, unsigned server, struct load_figures *figures);
     void (*forget_longest)(void *load);

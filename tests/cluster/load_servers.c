@@ -62,6 +62,12 @@ static void servers_start(void *object, struct process *const computes[LOAD_SERV
     servers->load = load_start(&options);
 }
 
+/* Its clients work at the same rate all the time. */
+static void servers_underway(void *object)
+{
+    (void)object;
+}
+
 static void servers_figures(const void *object, unsigned server, struct load_figures *figures)
 {
     load_figures(((const struct servers *)object)->load, server, figures);
@@ -118,6 +124,7 @@ const struct load_kind load_servers = {.name = "servers",
                                        .create = servers_create,
                                        .compute = servers_compute,
                                        .start = servers_start,
+                                       .underway = servers_underway,
                                        .figures = servers_figures,
                                        .forget_longest = servers_forget_longest,
                                        .advance = servers_advance,

@@ -86,6 +86,7 @@ static void *library_create(const struct load_setup *setup, const char *memories
     load->shared = shared_create(&load->descriptor);
     load->shared->seed = setup->seed;
     load->shared->logged = setup->logged;
+    load->shared->allowed = SHARED_PACE;
     load->shared->calm_ns = 1; /* waits are measured, but not judged yet */
     snprintf(load->memories, sizeof load->memories, "%s", memories);
     run_worker(load, "fill");
@@ -105,6 +106,12 @@ static const char *library_compute(void *object, unsigned server, const char *me
 static void library_start(void *object, struct process *const computes[LOAD_SERVERS])
 {
     (void)object; /* workers begin by themselves */
+}
+
+static void library_underway(void *object)
+{
+    struct swarm_load *load = object;
+    __atomic_store_n(&load->shared->underway, 1, __ATOMIC_RELAXED);
 }
 
 static void library_figures(const void *object, unsigned server, struct load_figures *figures)
@@ -150,7 +157,7 @@ static bool advanced(void *context)
     for (unsigned i = 0; i < LOAD_SERVERS; i++) {
         struct load_figures figures;
         library_figures(progress->load, i, &figures);
-        /* A process whose logs are full does no more. */
+        /* A process whose logs are full, or that is ahead, does no more. */
         if (figures.operations < progress->wanted[i] &&
             !place_rests(&progress->load->shared->place[progress->load->place[i]]))
             return false;
@@ -169,9 +176,11 @@ static void library_advance(void *object, uint64_t operations)
     wait_until(advanced, &progress, "the workers to go on");
 }
 
+/* A deed is done. Whole histories are judged, so nothing else ends with it. */
 static void library_next_epoch(void *object)
 {
-    (void)object; /* whole histories are judged */
+    struct swarm_load *load = object;
+    __atomic_add_fetch(&load->shared->allowed, SHARED_PACE, __ATOMIC_RELAXED);
 }
 
 static bool all_rest(void *context)
@@ -243,6 +252,7 @@ const struct load_kind load_library = {.name = "library",
                                        .create = library_create,
                                        .compute = library_compute,
                                        .start = library_start,
+                                       .underway = library_underway,
                                        .figures = library_figures,
                                        .forget_longest = library_forget_longest,
                                        .advance = library_advance,

@@ -13,9 +13,12 @@
 #include <stdint.h>
 #include "swarm/history.h"
 
-#define SHARED_PLACES  400u   /* processes, over the whole run */
-#define SHARED_THREADS 3u     /* of each */
-#define SHARED_LOG     60000u /* operations that a thread records, at most; then it rests */
+#define SHARED_PLACES  400u    /* processes, over the whole run */
+#define SHARED_THREADS 3u      /* of each */
+#define SHARED_LOG     240000u /* operations that a thread records, at most; then it rests */
+/* It records so many for each deed at most. It rests when it is ahead: a process that no deed hits is at work
+ * until the last one then. */
+#define SHARED_PACE 1200u
 
 enum shared_order { SHARED_RUN, SHARED_PAUSE, SHARED_STOP };
 
@@ -43,7 +46,9 @@ struct shared {
     uint32_t places;  /* taken so far: the conductor counts them up before it starts a process */
     uint64_t calm_ns; /* nothing is done to the cluster from here on; 0: not so */
     uint64_t patience_ns;
-    uint32_t forget; /* counts: longest waits so far do not matter any more */
+    uint32_t forget;   /* counts: longest waits so far do not matter any more */
+    uint32_t underway; /* the deeds begin: until then a thread that is ahead goes on, slowly */
+    uint64_t allowed;  /* operations that a thread may have recorded by now */
     struct shared_place place[SHARED_PLACES];
     struct history_op ops[SHARED_PLACES][SHARED_THREADS][SHARED_LOG];
 };
