@@ -60,6 +60,8 @@ struct log_stream {
     uint64_t segment_bytes;
     struct log_place *flights, **flights_last;
     uint64_t next_number;
+    uint64_t told;       /* the greatest number of a segment that the memory node has told */
+    bool astray;         /* an answer was lost: it may have handed out one behind that */
     bool switching;      /* a task makes the next segment */
     uint64_t full_since; /* when a task found no room first, and none has found any since; 0: there is room */
     uint64_t opened;     /* the incarnation in which the memory node was told; 0: never */

@@ -113,6 +113,41 @@ int log_stream_open(struct log_stream *stream, struct tree_session *session, uin
     return status;
 }
 
+/* Of those that the memory node has handed out with answers that were lost, the first; *found: there is one.
+ * Without it they would count as this process's, and nothing would write to them, until it ends. */
+static int segment_astray(struct log_stream *stream, struct tree_session *session,
+                          struct memory_log_segment *segment, bool *found)
+{
+    struct heap *heap = &stream->log->heap;
+    struct memory_log_segments *page = heap_allocate(heap, sizeof *page);
+    int status = page ? pool_log_list(tree_session_pool(session), stream->node,
+                                      fabric_self(stream->log->fabric), stream->told, page)
+                      : pool_fail_memory(tree_session_pool(session));
+    *found = !status && page->count;
+    if (*found)
+        *segment = page->segments[0];
+    else if (!status)
+        stream->astray = false;
+    heap_free(heap, page);
+    return status;
+}
+
+/* From the memory node. Numbers grow, so `told` tells which ones this process has been told of. */
+static int segment_ask(struct log_stream *stream, struct tree_session *session,
+                       struct memory_log_segment *segment)
+{
+    bool found = false;
+    int status = stream->astray ? segment_astray(stream, session, segment, &found) : 0;
+    if (!status && !found) {
+        status = pool_log_take(tree_session_pool(session), stream->node, stream->log->options.segment_bytes,
+                               segment);
+        stream->astray = status && status != BANYAN_ENOSPC && status != BANYAN_ECONFLICT;
+    }
+    if (!status)
+        stream->told = segment->number;
+    return status;
+}
+
 static int segment_take(struct log_stream *stream, struct tree_session *session, struct log_segment **segment)
 {
     int status = stream_open(stream, session);
@@ -121,8 +156,7 @@ static int segment_take(struct log_stream *stream, struct tree_session *session,
     struct log_segment *fresh = heap_allocate_zeros(&stream->log->heap, 1, sizeof *fresh);
     if (!fresh)
         return pool_fail_memory(tree_session_pool(session));
-    status = pool_log_take(tree_session_pool(session), stream->node, stream->log->options.segment_bytes,
-                           &fresh->pool);
+    status = segment_ask(stream, session, &fresh->pool);
     if (status) {
         heap_free(&stream->log->heap, fresh);
         return status;

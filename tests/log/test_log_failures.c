@@ -220,6 +220,17 @@ static void heirs_end(struct log *log, struct rig_side *side, uint64_t epoch)
     log_cleared(log, side->tree, (struct format_key){0}, NULL, epoch);
 }
 
+/* What the memory nodes have handed out is what the log knows of, but for what it has not asked for yet. */
+static void none_astray(struct rig *rig, const struct log *log)
+{
+    for (unsigned n = 0; n < RIG_NODES; n++) {
+        struct memory_status_reply status;
+        memory_node_status(rig->nodes[n], &status);
+        if (!log->streams[n].astray)
+            assert_int_equal(status.log_segments, log->streams[n].segments);
+    }
+}
+
 /* It goes on: what is pending is settled, everything is merged, the segments are given back, and the range is
  * shared again. */
 static void goes_on(struct rig *rig, struct log *log, struct rig_side *side, uint64_t epoch)
@@ -230,6 +241,8 @@ static void goes_on(struct rig *rig, struct log *log, struct rig_side *side, uin
     well(side, log_flush_all(log, side->session));
     if (tree_log_table(side->tree))
         assert_int_equal(unmerged_count(tree_log_table(side->tree)), 0);
+    if (log == scene.ours && !scene.others)
+        none_astray(rig, log);
     well(side, put(rig, side, 6, 78));
     well(side, log_close(log, side->session));
     well(side, adopt(side, TREE_SHARED, false, epoch));
