@@ -10,10 +10,23 @@ struct action {
     struct workload_operation operation; /* the one under way */
     size_t key_length, value_length;
     uint8_t key[FORMAT_KEY_MAX], in_slot[FORMAT_VALUE_MAX + 1];
-    uint8_t *value; /* in_slot, or longer */
+    uint8_t *value; /* in_slot, or the client's */
     uint64_t visited;
     bool wrong; /* a value came back that was never written to its key */
+    bool lost;  /* by a lookup with `judged`: a value that an acknowledged write had replaced */
+    bool judged;
 };
+
+static uint64_t slot_of(const struct action *action)
+{
+    return action->operation.number >> WORKLOAD_GENERATION_BITS;
+}
+
+static void judge_value(struct action *action, const uint8_t *value, size_t length)
+{
+    action->wrong = !workload_value_matches(action->operation.number, value, length);
+    action->lost = action->judged && !ledger_allows(action->client->ledger, slot_of(action), value, length);
+}
 
 uint64_t bench_client_seed(const struct bench_config *config, unsigned n)
 {
@@ -47,7 +60,8 @@ static int perform_lookup(struct action *action)
     size_t length = sizeof action->in_slot;
     int status =
         tree_lookup(client->session, client->tree, action->key, action->key_length, action->value, &length);
-    action->wrong = !status && !workload_value_matches(action->operation.number, action->value, length);
+    if (!status)
+        judge_value(action, action->value, length);
     return status;
 }
 
@@ -81,8 +95,9 @@ static int perform_record(struct action *action)
     switch (operation->kind) {
     case WORKLOAD_LOOKUP:
         status = store_get(records, action->key, action->key_length, &value);
-        action->wrong = !status && (value.length != action->value_length ||
-                                    !workload_value_matches(operation->number, value.bytes, value.length));
+        if (!status)
+            judge_value(action, value.bytes, value.length);
+        action->wrong = action->wrong || (!status && value.length != action->value_length);
         return status;
     case WORKLOAD_DELETE:
         return store_delete(records, action->key, action->key_length);
@@ -121,6 +136,8 @@ void bench_client_close(struct bench_client *client)
     if (client->session)
         tree_session_destroy(client->session);
     client->session = NULL;
+    free(client->value);
+    client->value = NULL;
 }
 
 /* ---- any ---- */
@@ -133,7 +150,7 @@ static int perform(struct action *action)
     const struct workload_operation *operation = &action->operation;
     workload_key(operation->number, action->key, action->key_length);
     action->visited = 0;
-    action->wrong = false;
+    action->wrong = action->lost = false;
     if (client->records)
         return perform_record(action);
     switch (operation->kind) {
@@ -173,6 +190,10 @@ static bool judge(struct action *action, int status)
     struct error error = {0};
     if (action->wrong) {
         error_set(&error, BANYAN_ECORRUPT, "key %llu came back with a value that was never written to it",
+                  (unsigned long long)action->operation.number);
+    } else if (action->lost) {
+        error_set(&error, BANYAN_ECORRUPT,
+                  "key %llu has lost a write that was acknowledged: it holds what was there before",
                   (unsigned long long)action->operation.number);
     } else if (status && status != BANYAN_ENOTFOUND) {
         const struct error *cause = tree_session_error(client->session);
@@ -238,6 +259,30 @@ struct fabric_cost bench_cost_difference(const struct fabric_cost *before, const
     };
 }
 
+static bool writes(enum workload_kind kind)
+{
+    return kind != WORKLOAD_LOOKUP && kind != WORKLOAD_SCAN;
+}
+
+/* With a ledger: a write whose owner died under it may have been made or not. It is begun again, as the user
+ * of a store would, as another write, and what it takes counts as one operation. */
+static int perform_logged(struct action *action)
+{
+    struct bench_client *client = action->client;
+    int status = BANYAN_EUNKNOWN;
+    while (status == BANYAN_EUNKNOWN && bench_window_phase(client->window) != BENCH_DONE) {
+        const uint64_t begin = task_now();
+        action->operation.salt = ledger_begin(client->ledger);
+        if (!action->operation.salt)
+            return BANYAN_ENOMEM;
+        status = perform(action);
+        if (!status)
+            ledger_acknowledge(client->ledger, action->operation.salt, slot_of(action), begin, task_now());
+        client->meter->result->failure.unknown += status == BANYAN_EUNKNOWN;
+    }
+    return status == BANYAN_EUNKNOWN ? 0 : status;
+}
+
 /* Performs and counts one operation; false when the run has failed. *waited: it made a round trip. */
 static bool step(struct bench_client *client, struct action *action, enum bench_phase phase, bool *waited)
 {
@@ -245,7 +290,7 @@ static bool step(struct bench_client *client, struct action *action, enum bench_
     const struct tree_stats *stats = tree_session_stats(client->session);
     struct tree_stats before = *stats;
     uint64_t begin = task_now();
-    int status = perform(action);
+    int status = client->ledger && writes(action->operation.kind) ? perform_logged(action) : perform(action);
     uint64_t end = task_now();
     if (!judge(action, status))
         return false;
@@ -273,7 +318,7 @@ static int prepare(struct bench_client *client, struct action *action)
     if (!client->store)
         return 0;
     int status = store_session_create(&client->records, client->store, client->session, &error);
-    action->value = malloc(action->value_length + 1);
+    action->value = client->value = malloc(action->value_length + 1);
     if (!status && !action->value)
         status = error_set(&error, BANYAN_ENOMEM, "no memory for a value");
     if (status)
@@ -317,6 +362,22 @@ void bench_client_run(struct bench_client *client)
                             .value_length = bench_config_value_bytes(client->config)};
     if (!prepare(client, &action))
         run(client, &action);
-    if (action.value != action.in_slot)
-        free(action.value);
+}
+
+void bench_client_read_back(struct bench_client *client, uint64_t first, uint64_t step)
+{
+    struct action action = {.client = client,
+                            .key_length = client->config->geometry.key_bytes,
+                            .value_length = bench_config_value_bytes(client->config),
+                            .judged = true};
+    action.value = client->value ? client->value : action.in_slot;
+    for (uint64_t rank = first; rank < client->config->keys && !client->window->failed; rank += step) {
+        action.operation =
+            (struct workload_operation){.kind = WORKLOAD_LOOKUP, .number = workload_loaded_number(rank)};
+        int status = perform(&action);
+        /* All loaded keys are there: the workload deletes none. */
+        if (!judge(&action, status == BANYAN_ENOTFOUND ? BANYAN_ECORRUPT : status))
+            return;
+        client->meter->result->failure.read_back++;
+    }
 }

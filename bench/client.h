@@ -5,6 +5,7 @@
 #ifndef BENCH_CLIENT_H
 #define BENCH_CLIENT_H
 
+#include "bench/ledger.h"
 #include "bench/runner.h"
 
 struct store;
@@ -18,6 +19,8 @@ struct bench_client {
     struct tree *tree;
     struct store *store; /* of the tree, where values stand in records; else NULL */
     struct store_session *records;
+    uint8_t *value;        /* a long one, of the operation under way; malloc'ed */
+    struct ledger *ledger; /* of all clients; NULL: nothing is read back */
     struct workload_generator generator;
     unsigned number, of; /* among the clients of its compute node */
 };
@@ -26,6 +29,9 @@ struct bench_client {
  * one; of the working set, if that is a range), so that the node cache is warm, then draws and performs
  * operations. An error ends the run through bench_window_fail. */
 void bench_client_run(struct bench_client *client);
+/* With a ledger, when no client writes any more: looks up every `step`-th of the loaded keys, from the
+ * `first`, and fails the run where an acknowledged write is not there. */
+void bench_client_read_back(struct bench_client *client, uint64_t first, uint64_t step);
 /* Where values stand in records: the store of an open tree, which closes that (store_close); once for a
  * compute node. */
 int bench_store_open(struct store **store, const struct bench_config *config, struct tree *tree,

@@ -2,11 +2,14 @@
 #include "bench/log_sim.h"
 
 #include <stdlib.h>
+#include "bench/map_sim.h"
 #include "log/log.h"
+#include "owner/log_hooks.h"
 
 struct log_node {
     struct log *log;
-    struct sim_client merger; /* its session and its place; draws nothing */
+    struct owner_log_hooks hooks; /* with a map */
+    struct sim_client merger;     /* its session and its place; draws nothing */
     struct sim_thread thread;
     struct log_stats stats[2]; /* when the window opened, when it closed */
 };
@@ -24,7 +27,9 @@ static int create_node(struct sim_run *run, unsigned number, struct error *error
     log_options_default(&options);
     options.copies = run->config->log_copies;
     options.seed = run->config->seed + number + 1;
-    node->thread = (struct sim_thread){.run = run, .compute = number, .number = run->config->threads};
+    /* With a map the keeper of ranges has the first thread behind the clients'. */
+    const unsigned thread = run->config->threads + (run->map ? 1 : 0);
+    node->thread = (struct sim_thread){.run = run, .compute = number, .number = thread};
     node->merger.thread = &node->thread;
     node->merger.client.window = &run->window;
     int status = log_create(&node->log, compute->compute, &options, error);
@@ -32,9 +37,16 @@ static int create_node(struct sim_run *run, unsigned number, struct error *error
         status = log_attach(node->log, compute->tree, error);
     if (!status)
         status = pool_worker_create(&node->thread.worker, tree_compute_pool(compute->compute), error);
-    return status ? status
-                  : tree_session_create(&node->merger.client.session, compute->compute, node->thread.worker,
-                                        error);
+    if (!status)
+        status =
+            tree_session_create(&node->merger.client.session, compute->compute, node->thread.worker, error);
+    if (status || !run->map)
+        return status;
+    node->hooks.log = node->log;
+    status = tree_session_create(&node->hooks.session, compute->compute, node->thread.worker, error);
+    if (!status)
+        owner_log_hook(map_sim_owner(run, number), &node->hooks);
+    return status;
 }
 
 int log_sim_create(struct sim_run *run, struct error *error)
@@ -59,6 +71,7 @@ void log_sim_destroy(struct sim_run *run)
         struct log_node *node = &logs->nodes[i];
         if (node->merger.client.session)
             tree_session_destroy(node->merger.client.session);
+        tree_session_destroy(node->hooks.session);
         if (node->thread.worker)
             pool_worker_abandon(node->thread.worker);
         log_destroy(node->log);
@@ -89,7 +102,13 @@ int log_sim_spawn(struct sim_run *run, struct error *error)
 void log_sim_stop(struct sim_run *run)
 {
     for (unsigned i = 0; i < run->config->compute_nodes; i++)
-        log_stop(run->logs->nodes[i].log);
+        if (sim_compute_alive(run->sim, (int)i))
+            log_stop(run->logs->nodes[i].log);
+}
+
+void log_sim_stats(const struct sim_run *run, unsigned compute, struct log_stats *stats)
+{
+    log_stats(run->logs->nodes[compute].log, stats);
 }
 
 void log_sim_count(struct sim_run *run, enum bench_phase phase)

@@ -2,6 +2,8 @@
 #include "bench/map_sim.h"
 
 #include <stdlib.h>
+#include "bench/fail_sim.h"
+#include "bench/ownership.h"
 #include "owner/owner.h"
 
 #define POLL_NS UINT64_C(20000)
@@ -14,7 +16,7 @@ struct map_node {
 
 struct map_sim {
     struct map_node *nodes;
-    struct sim_client *servers; /* one for each client thread */
+    struct sim_client *servers; /* one for each client, on its thread */
     struct sim_client mover;    /* on the first node's keeper thread */
     unsigned joined;
     bool divided, stopping;
@@ -46,8 +48,10 @@ static int create_node(struct sim_run *run, unsigned number, struct error *error
     struct map_node *node = &run->map->nodes[number];
     struct owner_options options;
     owner_options_default(&options);
-    options.policy = OWNER_NONE;
-    options.balance_ns = 0;
+    /* What a dead compute node had goes to those that want ranges. */
+    options.policy = run->config->fail ? OWNER_AUTO : OWNER_NONE;
+    options.log = run->config->log_copies > 0;
+    options.balance_ns = 0; /* ranges stay as they are divided here */
     options.seed = run->config->seed;
     node->thread = (struct sim_thread){.run = run, .compute = number, .number = run->config->threads};
     int status = owner_create(&node->owner, run->computes[number].compute, &options, error);
@@ -62,15 +66,15 @@ int map_sim_create(struct sim_run *run, struct error *error)
     struct map_sim *map = run->map = calloc(1, sizeof *map);
     if (map) {
         map->nodes = calloc(run->config->compute_nodes, sizeof *map->nodes);
-        map->servers = calloc(run->thread_count, sizeof *map->servers);
+        map->servers = calloc(run->client_count, sizeof *map->servers);
     }
     if (!map || !map->nodes || !map->servers)
         return error_set(error, BANYAN_ENOMEM, "no memory for the map of ranges");
     int status = 0;
     for (unsigned i = 0; i < run->config->compute_nodes && !status; i++)
         status = create_node(run, i, error);
-    for (unsigned i = 0; i < run->thread_count && !status; i++)
-        status = open_task_session(run, &map->servers[i], &run->threads[i], error);
+    for (unsigned i = 0; i < run->client_count && !status; i++)
+        status = open_task_session(run, &map->servers[i], run->clients[i].thread, error);
     return status ? status : open_task_session(run, &map->mover, &map->nodes[0].thread, error);
 }
 
@@ -87,7 +91,7 @@ void map_sim_destroy(struct sim_run *run)
     if (!map)
         return;
     close_session(&map->mover);
-    for (unsigned i = 0; map->servers && i < run->thread_count; i++)
+    for (unsigned i = 0; map->servers && i < run->client_count; i++)
         close_session(&map->servers[i]);
     for (unsigned i = 0; map->nodes && i < run->config->compute_nodes; i++) {
         close_session(&map->nodes[i].keeper);
@@ -99,6 +103,11 @@ void map_sim_destroy(struct sim_run *run)
     free(map->servers);
     free(map);
     run->map = NULL;
+}
+
+struct owner *map_sim_owner(const struct sim_run *run, unsigned compute)
+{
+    return run->map->nodes[compute].owner;
 }
 
 /* ---- tasks ---- */
@@ -119,6 +128,12 @@ static void keeper_task(void *argument)
         sim_client_judge(client, owner_keep(owner, session));
 }
 
+static void ticker_task(void *argument)
+{
+    const struct map_node *node = argument;
+    owner_tick(node->owner);
+}
+
 static void server_task(void *argument)
 {
     struct sim_client *client = argument;
@@ -127,18 +142,28 @@ static void server_task(void *argument)
                      owner_serve(run->map->nodes[client->thread->compute].owner, client->client.session));
 }
 
-/* The range from the bound of `part` of so many goes to a compute node. */
+/* A range begins at the bound. */
+static int begin_range(struct sim_run *run, uint64_t bound)
+{
+    uint8_t key[8];
+    workload_key(bound, key, sizeof key);
+    return bound ? owner_split(run->map->nodes[0].owner, run->map->mover.client.session,
+                               run->computes[0].tree, key, sizeof key)
+                 : 0;
+}
+
+/* The range that begins there goes to a compute node. */
 static int give(struct sim_run *run, uint64_t bound, unsigned to)
 {
     struct map_sim *map = run->map;
-    struct owner *owner = map->nodes[0].owner;
-    struct tree_session *session = map->mover.client.session;
-    struct tree *tree = run->computes[0].tree;
     uint8_t key[8];
     workload_key(bound, key, sizeof key);
-    struct owner_selection selection = {.tree = tree, .key = key, .key_length = sizeof key, .keyed = true};
-    int status = bound ? owner_split(owner, session, tree, key, sizeof key) : 0;
-    return status ? status : owner_move(owner, session, &selection, run->owners[to], &map->moved);
+    struct owner_selection selection = {
+        .tree = run->computes[0].tree, .key = key, .key_length = sizeof key, .keyed = true};
+    int status = begin_range(run, bound);
+    return status ? status
+                  : owner_move(map->nodes[0].owner, map->mover.client.session, &selection, run->owners[to],
+                               &map->moved);
 }
 
 /* How many compute nodes have a range at the beginning. */
@@ -147,11 +172,17 @@ static uint32_t first_owners(const struct sim_run *run)
     return run->config->compute_nodes - run->config->move;
 }
 
+/* All bounds first, while everything is shared: then nothing is inherited on the way to a range's first
+ * owner.
+ */
 static int divide(struct sim_run *run)
 {
+    const uint32_t each = bench_ranges_each(run->config), ranges = first_owners(run) * each;
     int status = 0;
-    for (uint32_t part = 0; part < first_owners(run) && !status; part++)
-        status = give(run, workload_part_begin(run->source, part, first_owners(run)), part);
+    for (uint32_t range = 0; range < ranges && !status; range++)
+        status = begin_range(run, workload_part_begin(run->source, range, ranges));
+    for (uint32_t range = 0; range < ranges && !status; range++)
+        status = give(run, workload_part_begin(run->source, range, ranges), range / each);
     return status;
 }
 
@@ -186,10 +217,12 @@ static void mover_task(void *argument)
     if (!failed(run))
         sim_client_judge(client, divide(run));
     map->divided = true;
-    while (config->move && run->window.counted < config->operations / 4 && !failed(run))
+    while ((config->move || config->fail) && run->window.counted < config->operations / 4 && !failed(run))
         task_sleep(POLL_NS);
     if (config->move && !failed(run))
         sim_client_judge(client, move_half(run));
+    if (config->fail && !failed(run))
+        fail_sim_kill(run);
 }
 
 int map_sim_spawn(struct sim_run *run, struct error *error)
@@ -198,9 +231,11 @@ int map_sim_spawn(struct sim_run *run, struct error *error)
     int status = 0;
     for (unsigned i = 0; i < run->config->compute_nodes && !status; i++)
         status = sim_spawn(run->sim, (int)i, run->config->threads, keeper_task, &map->nodes[i].keeper, error);
-    for (unsigned i = 0; i < run->thread_count && !status; i++)
-        status = sim_spawn(run->sim, (int)run->threads[i].compute, run->threads[i].number, server_task,
-                           &map->servers[i], error);
+    for (unsigned i = 0; i < run->config->compute_nodes && !status; i++)
+        status = sim_spawn(run->sim, (int)i, run->config->threads, ticker_task, &map->nodes[i], error);
+    for (unsigned i = 0; i < run->client_count && !status; i++)
+        status = sim_spawn(run->sim, (int)map->servers[i].thread->compute, map->servers[i].thread->number,
+                           server_task, &map->servers[i], error);
     return status ? status : sim_spawn(run->sim, 0, run->config->threads, mover_task, &map->mover, error);
 }
 
@@ -213,13 +248,14 @@ void map_sim_wait(struct sim_run *run)
 void map_sim_stop(struct sim_run *run)
 {
     for (unsigned i = 0; i < run->config->compute_nodes; i++)
-        owner_stop(run->map->nodes[i].owner);
+        if (sim_compute_alive(run->sim, (int)i))
+            owner_stop(run->map->nodes[i].owner);
 }
 
 void map_sim_count(struct sim_run *run, enum bench_phase phase)
 {
     struct fabric_cost *sum = &run->map->served[phase == BENCH_DONE];
-    for (unsigned i = 0; i < run->thread_count; i++)
+    for (unsigned i = 0; i < run->client_count; i++)
         if (run->map->servers[i].client.session)
             fabric_cost_add(sum, &tree_session_stats(run->map->servers[i].client.session)->cost);
 }

@@ -24,6 +24,11 @@ int bench_rights_take(struct tree_session *session, struct tree *tree, const str
 /* The range of a compute node, from 0, at the beginning of a run; of none: empty. */
 void bench_part_init(struct workload_part *part, const struct bench_config *config,
                      const struct workload_source *source, uint32_t number);
+/* Into how many ranges each compute node's part is divided. */
+static inline uint32_t bench_ranges_each(const struct bench_config *config)
+{
+    return config->fail ? 8 : 1; /* what owner.h has by default */
+}
 /* Whether the clients of a compute node draw keys of its own range alone. */
 static inline bool bench_routed(const struct bench_config *config)
 {

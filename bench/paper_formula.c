@@ -28,12 +28,31 @@ static const char *take(struct words *words)
 
 static bool take_metric(struct words *words, enum paper_metric *metric)
 {
-    static const char *const names[] = {
-        [PAPER_MOPS] = "mops",     [PAPER_P50] = "p50",         [PAPER_P90] = "p90",
-        [PAPER_P99] = "p99",       [PAPER_TRIPS] = "trips",     [PAPER_READS] = "reads",
-        [PAPER_WRITES] = "writes", [PAPER_ATOMICS] = "atomics", [PAPER_VERBS] = "verbs",
-        [PAPER_CALLS] = "calls",   [PAPER_BYTES] = "bytes",     [PAPER_MOVE] = "move",
-        [PAPER_HITS] = "hits",     [PAPER_VALUES] = "values",   [PAPER_LONGEST] = "longest"};
+    static const char *const names[] = {[PAPER_MOPS] = "mops",
+                                        [PAPER_P50] = "p50",
+                                        [PAPER_P90] = "p90",
+                                        [PAPER_P99] = "p99",
+                                        [PAPER_TRIPS] = "trips",
+                                        [PAPER_READS] = "reads",
+                                        [PAPER_WRITES] = "writes",
+                                        [PAPER_ATOMICS] = "atomics",
+                                        [PAPER_VERBS] = "verbs",
+                                        [PAPER_CALLS] = "calls",
+                                        [PAPER_BYTES] = "bytes",
+                                        [PAPER_MOVE] = "move",
+                                        [PAPER_HITS] = "hits",
+                                        [PAPER_VALUES] = "values",
+                                        [PAPER_LONGEST] = "longest",
+                                        [PAPER_SERVED] = "served",
+                                        [PAPER_DROP] = "drop",
+                                        [PAPER_LOWEST] = "lowest",
+                                        [PAPER_HALVED] = "halved",
+                                        [PAPER_MEAN_RISE] = "mean-rise",
+                                        [PAPER_P99_RISE] = "p99-rise",
+                                        [PAPER_MEAN_AFTER] = "mean-after",
+                                        [PAPER_P99_AFTER] = "p99-after",
+                                        [PAPER_MEAN_BEFORE] = "mean-before",
+                                        [PAPER_P99_BEFORE] = "p99-before"};
     const char *word = take(words);
     for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
         if (!strcmp(word, names[i])) {

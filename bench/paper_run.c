@@ -260,6 +260,39 @@ static double cache_metric(const struct bench_result *result, enum paper_metric 
     return all > 0 ? met / all * 100 : NAN;
 }
 
+static double mean_us(const struct histogram *latency)
+{
+    return latency ? histogram_mean(latency) / 1e3 : NAN;
+}
+
+static double failure_metric(const struct bench_failure *failure, enum paper_metric metric)
+{
+    const double p99_before = report_quantile_us(failure->before, 0.99);
+    const double p99_after = report_quantile_us(failure->after, 0.99);
+    switch (metric) {
+    case PAPER_SERVED:
+        return failure->served_ns ? (double)failure->served_ns / 1e3 : NAN;
+    case PAPER_DROP:
+        return (1 - failure->after_mops / failure->before_mops) * 100;
+    case PAPER_LOWEST:
+        return (1 - failure->lowest_mops / failure->before_mops) * 100;
+    case PAPER_HALVED:
+        return (double)failure->halved_ns / 1e3;
+    case PAPER_MEAN_BEFORE:
+        return mean_us(failure->before);
+    case PAPER_MEAN_AFTER:
+        return mean_us(failure->after);
+    case PAPER_MEAN_RISE:
+        return mean_us(failure->after) / mean_us(failure->before);
+    case PAPER_P99_BEFORE:
+        return p99_before;
+    case PAPER_P99_AFTER:
+        return p99_after;
+    default:
+        return p99_after / p99_before;
+    }
+}
+
 static double metric_of(const struct bench_result *result, enum paper_metric metric)
 {
     static const double quantiles[] = {[PAPER_P50] = 0.5, [PAPER_P90] = 0.9, [PAPER_P99] = 0.99};
@@ -269,6 +302,8 @@ static double metric_of(const struct bench_result *result, enum paper_metric met
         return result->move_ns ? (double)result->move_ns / 1e9 : NAN;
     if (metric == PAPER_HITS || metric == PAPER_VALUES)
         return cache_metric(result, metric);
+    if (metric >= PAPER_SERVED)
+        return result->failure.begin_ns ? failure_metric(&result->failure, metric) : NAN;
     if (metric == PAPER_LONGEST)
         return result->latency ? (double)histogram_max(result->latency) / 1e3 : NAN;
     if (metric <= PAPER_P99)
@@ -304,6 +339,8 @@ double paper_ours(const struct paper_outcome *outcome, const struct paper_number
     double value = metric_in(outcome, &formula, 0);
     if (formula.operator)
         value = combine(value, formula.operator, metric_in(outcome, &formula, 1));
+    if (!strcmp(number->unit, "ms"))
+        return value / 1000;
     return !strcmp(number->unit, "ns") ? value * 1000 : value;
 }
 

@@ -10,9 +10,13 @@
  * (those three together), calls (RPCs and calls to other compute nodes), bytes (read and written); or move
  * (s: how long the move of a range took); of the cache of owned ranges: hits (%: lookups of which at least a
  * shortcut was cached), values (%: lookups that were answered from it); or longest (us: the slowest
- * operation). PRESET may have settings (presets.h). OP between two runs' metrics a and b: "/" is a / b, "-"
- * is a - b, ">" how many per cent a is above b, "<" how many it is below. Latencies are those of the whole
- * workload, as the papers have them. Rows name the same run many times: it is done once.
+ * operation). Where a compute node dies (@fail=on): served (us from its death until its ranges are served
+ * again), drop (%: how much lower throughput is from its death to the window's end than before), lowest (%:
+ * in the worst half millisecond), halved (us in which throughput was less than half), mean-before,
+ * mean-after, p99-before, p99-after (us), mean-rise, p99-rise (after / before). PRESET may have settings
+ * (presets.h). OP between two runs' metrics a and b: "/" is a / b, "-" is a - b, ">" how many per cent a is
+ * above b, "<" how many it is below. Latencies are those of the whole workload, as the papers have them. Rows
+ * name the same run many times: it is done once.
  *
  * Used by `banyan bench --paper` from a plain thread: costs what its runs cost (runner.h), each over a fresh
  * pool.
@@ -39,7 +43,17 @@ enum paper_metric {
     PAPER_MOVE,
     PAPER_HITS,
     PAPER_VALUES,
-    PAPER_LONGEST
+    PAPER_LONGEST,
+    PAPER_SERVED,
+    PAPER_DROP,
+    PAPER_LOWEST,
+    PAPER_HALVED,
+    PAPER_MEAN_BEFORE,
+    PAPER_MEAN_AFTER,
+    PAPER_MEAN_RISE,
+    PAPER_P99_BEFORE,
+    PAPER_P99_AFTER,
+    PAPER_P99_RISE
 };
 
 /* What rows compare under, without the preset. */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "bench/ledger.h"
+#include "bench/ownership.h"
 #include "memory/memory.h"
 
 /* ---- filling ---- */
@@ -130,6 +132,8 @@ void bench_plan_config(const struct bench_plan *plan, const struct bench_preset 
     if (plan->ownership != BENCH_OWNERSHIP_PRESET)
         config->ownership = plan->ownership == BENCH_OWNERSHIP_STATIC ? BENCH_OWNED : BENCH_SHARED;
     config->move = preset->move;
+    config->fail = preset->fail;
+    config->route_any = config->route_any || preset->fail;
     config->log_copies = preset->log;
     if (preset->threads)
         set_threads(config, preset->threads);
@@ -216,6 +220,24 @@ static int check_skew(const struct bench_plan *plan, struct error *error)
     return status;
 }
 
+static int check_fail(const struct bench_preset *preset, const struct bench_config *config,
+                      struct error *error)
+{
+    if (config->fabric != BENCH_SIM || config->ownership != BENCH_OWNED || config->move ||
+        config->compute_nodes < 3)
+        return error_set(
+            error, BANYAN_EINVAL,
+            "preset '%s': a compute node fails on --fabric sim, with --own static, three compute "
+            "nodes or more, and no range that is moved",
+            preset->name);
+    if (bench_config_value_bytes(config) < LEDGER_VALUE_LEAST)
+        return error_set(error, BANYAN_EINVAL,
+                         "preset '%s': what is read back after a failure needs values of %u bytes or more "
+                         "(--value-bytes)",
+                         preset->name, LEDGER_VALUE_LEAST);
+    return 0;
+}
+
 /* The threads that presets name, and whether there are keys for as many ranges as owners. */
 static int check_presets(const struct bench_plan *plan, struct error *error)
 {
@@ -233,11 +255,12 @@ static int check_presets(const struct bench_plan *plan, struct error *error)
                              "preset '%s': a range is moved on --fabric sim, with --own static, --route "
                              "owner and two compute nodes or more",
                              preset->name);
-        if (config.log_copies && (config.fabric != BENCH_SIM || config.ownership != BENCH_OWNED ||
-                                  config.route_any || config.move))
+        int status = config.fail ? check_fail(preset, &config, error) : 0;
+        if (status)
+            return status;
+        if (config.log_copies && (config.fabric != BENCH_SIM || config.ownership != BENCH_OWNED))
             return error_set(error, BANYAN_EINVAL,
-                             "preset '%s': owners keep logs on --fabric sim, with --own static and --route "
-                             "owner, where no range is moved",
+                             "preset '%s': owners keep logs on --fabric sim, with --own static",
                              preset->name);
         if (config.log_copies > config.memory_nodes)
             return error_set(error, BANYAN_EINVAL,
@@ -259,15 +282,17 @@ static int check_presets(const struct bench_plan *plan, struct error *error)
             bench_config_values(&other, preset->values);
             geometry = other.geometry;
         }
-        int status = format_geometry_complete(&geometry, atomic_write(&config), error);
+        status = format_geometry_complete(&geometry, atomic_write(&config), error);
         if (status)
             return status;
         uint64_t keys = config.keys ? config.keys : config.operations + config.warm_up;
-        if (config.ownership == BENCH_OWNED && config.compute_nodes > (keys + 1) / 2)
+        const uint64_t ranges = (uint64_t)config.compute_nodes * bench_ranges_each(&config);
+        if (config.ownership == BENCH_OWNED && ranges > (keys + 1) / 2)
             return error_set(error, BANYAN_EINVAL,
-                             "preset '%s': %u compute nodes cannot own a range each of %llu keys; give more "
+                             "preset '%s': %u compute nodes cannot own %llu ranges of %llu keys; give more "
                              "--keys, fewer --compute-nodes, or --own none",
-                             preset->name, config.compute_nodes, (unsigned long long)keys);
+                             preset->name, config.compute_nodes, (unsigned long long)ranges,
+                             (unsigned long long)keys);
     }
     return 0;
 }

@@ -88,12 +88,14 @@ static int set_ownership(struct bench_preset *preset, const char *value, struct 
                      value);
 }
 
-static int set_move(struct bench_preset *preset, const char *value, struct error *error)
+static int set_flag(const struct bench_preset *preset, const char *name, const char *value, bool *flag,
+                    struct error *error)
 {
-    preset->move = !strcmp(value, "on");
-    if (preset->move || !strcmp(value, "off"))
+    *flag = !strcmp(value, "on");
+    if (*flag || !strcmp(value, "off"))
         return 0;
-    return error_set(error, BANYAN_EINVAL, "preset '%s': move '%.20s' is not on or off", preset->name, value);
+    return error_set(error, BANYAN_EINVAL, "preset '%s': %s '%.20s' is not on or off", preset->name, name,
+                     value);
 }
 
 static int set_log(struct bench_preset *preset, const char *value, struct error *error)
@@ -154,7 +156,9 @@ static int set_one(struct bench_preset *preset, char *setting, struct error *err
     if (!strcmp(setting, "own"))
         return set_ownership(preset, value, error);
     if (!strcmp(setting, "move"))
-        return set_move(preset, value, error);
+        return set_flag(preset, setting, value, &preset->move, error);
+    if (!strcmp(setting, "fail"))
+        return set_flag(preset, setting, value, &preset->fail, error);
     if (!strcmp(setting, "log"))
         return set_log(preset, value, error);
     if (!strcmp(setting, "values"))
@@ -165,10 +169,10 @@ static int set_one(struct bench_preset *preset, char *setting, struct error *err
         return set_number(preset, setting, value, error);
     if (!option_set(tree_switches_table, &preset->switches, setting, value, &why))
         return 0;
-    return error_set(
-        error, BANYAN_EINVAL,
-        "preset '%s': %s (settings are own, threads, cache, values, log, move, and the switches of --help)",
-        preset->name, why.text);
+    return error_set(error, BANYAN_EINVAL,
+                     "preset '%s': %s (settings are own, threads, cache, values, log, move, fail, and the "
+                     "switches of --help)",
+                     preset->name, why.text);
 }
 
 int bench_preset_settle(struct bench_preset *preset, struct error *error)

@@ -11,11 +11,11 @@
  *   threads    of all compute nodes together: as many compute nodes as hold them, all but a single one full
  *   move       on: the last compute node owns nothing at first, and gets half of another's range during the
  *              run (map_sim.h; on sim, with ownership)
- *   log        1 or 2: what owners write goes to logs in so many copies first (log_sim.h; on sim, with
- *              ownership); 0: it is written through
- *   cache      bytes of a compute node's cache in place of the testbed's, at the testbed's number of keys; or
- *              per cent ("4%") of the bytes of all loaded keys and values
- *   values     bytes of values, as --value-bytes
+ *   fail       on: the last compute node dies during the run (fail_sim.h; on sim, with ownership; clients
+ * draw all keys, as with --route any) log        1 or 2: what owners write goes to logs in so many copies
+ * first (log_sim.h; on sim, with ownership); 0: it is written through cache      bytes of a compute node's
+ * cache in place of the testbed's, at the testbed's number of keys; or per cent ("4%") of the bytes of all
+ * loaded keys and values values     bytes of values, as --value-bytes
  */
 #ifndef BENCH_PRESETS_H
 #define BENCH_PRESETS_H
@@ -38,7 +38,7 @@ struct bench_preset {
     uint64_t cache;     /* 0: the testbed's, or the share */
     double cache_share; /* of the bytes of keys and values, in per cent; 0: none */
     uint32_t values;    /* bytes of values; 0: as the configuration has it */
-    bool move;
+    bool move, fail;
     uint32_t log; /* copies of an owner's log; 0: none */
 };
 

@@ -119,7 +119,6 @@ static json_t *cache_json(const struct bench_result *result)
     return json;
 }
 
-/* When, how long, and the throughput in each interval of the window. */
 static json_t *log_json(const struct bench_result *result)
 {
     json_t *json = json_object();
@@ -135,16 +134,51 @@ static json_t *log_json(const struct bench_result *result)
     return json;
 }
 
+/* The throughput in each interval of the window. */
+static void add_timeline(json_t *json, const struct bench_timeline *timeline)
+{
+    json_t *mops = json_array();
+    for (size_t i = 0; i < timeline->length; i++)
+        json_array_append_new(mops, json_real((double)timeline->counts[i] * 1e3 / BENCH_INTERVAL_NS));
+    json_object_set_new(json, "interval_us", json_real(BENCH_INTERVAL_NS / 1e3));
+    json_object_set_new(json, "mops", mops);
+}
+
 static json_t *move_json(const struct bench_result *result)
 {
-    json_t *json = json_object(), *mops = json_array();
-    for (size_t i = 0; i < result->timeline.length; i++)
-        json_array_append_new(mops, json_real((double)result->timeline.counts[i] * 1e3 / BENCH_INTERVAL_NS));
+    json_t *json = json_object();
     json_object_set_new(json, "begin_us", json_real((double)result->move_begin_ns / 1e3));
     json_object_set_new(json, "took_us", json_real((double)result->move_ns / 1e3));
     json_object_set_new(json, "cached_bytes", json_unsigned(result->move_cached));
-    json_object_set_new(json, "interval_us", json_real(BENCH_INTERVAL_NS / 1e3));
-    json_object_set_new(json, "mops", mops);
+    add_timeline(json, &result->timeline);
+    return json;
+}
+
+static json_t *around_json(double mops, const struct histogram *latency)
+{
+    json_t *json = json_object();
+    json_object_set_new(json, "throughput_mops", json_real(mops));
+    json_object_set_new(json, "latency_us", latency_json(latency));
+    return json;
+}
+
+static json_t *fail_json(const struct bench_result *result)
+{
+    const struct bench_failure *failure = &result->failure;
+    json_t *json = json_object();
+    json_object_set_new(json, "begin_us", json_real((double)failure->begin_ns / 1e3));
+    json_object_set_new(json, "ranges", json_unsigned(failure->ranges));
+    json_object_set_new(json, "unmerged", json_unsigned(failure->unmerged));
+    json_object_set_new(json, "log_bytes", json_unsigned(failure->log_bytes));
+    json_object_set_new(json, "inherited", json_unsigned(failure->inherited));
+    json_object_set_new(json, "served_us", json_real((double)failure->served_ns / 1e3));
+    json_object_set_new(json, "before", around_json(failure->before_mops, failure->before));
+    json_object_set_new(json, "after", around_json(failure->after_mops, failure->after));
+    json_object_set_new(json, "lowest_mops", json_real(failure->lowest_mops));
+    json_object_set_new(json, "halved_us", json_real((double)failure->halved_ns / 1e3));
+    json_object_set_new(json, "unknown", json_unsigned(failure->unknown));
+    json_object_set_new(json, "read_back", json_unsigned(failure->read_back));
+    add_timeline(json, &result->timeline);
     return json;
 }
 
@@ -179,6 +213,8 @@ static json_t *result_json(const struct bench_report *report, const struct bench
         json_object_set_new(json, "log", log_json(result));
     if (result->move_ns)
         json_object_set_new(json, "move", move_json(result));
+    if (result->failure.begin_ns)
+        json_object_set_new(json, "fail", fail_json(result));
     json_object_set_new(json, "leaf", json_string(format_leaf_kind_names[result->leaf_kind]));
     json_object_set_new(json, "leaf_slots", json_unsigned(result->leaf_slots));
     json_object_set_new(json, "capabilities", capabilities_json(&result->capabilities));

@@ -198,6 +198,38 @@ static void print_log(FILE *file, const struct bench_result *result)
             (unsigned long long)result->log_unmerged);
 }
 
+static void print_around(FILE *file, const char *when, double mops, const struct histogram *latency)
+{
+    fprintf(file, "%s %.2f Mops, mean %.1f us, p99 %.1f us", when, mops,
+            latency ? histogram_mean(latency) / 1e3 : 0, report_quantile_us(latency, 0.99));
+}
+
+/* The death of a compute node, and what became of it. */
+static void print_failure(FILE *file, const struct bench_result *result)
+{
+    const struct bench_failure *failure = &result->failure;
+    if (!failure->begin_ns)
+        return;
+    fprintf(
+        file,
+        "  a compute node died after %.2f ms with %u ranges, %llu keys unmerged and %.2f MiB of log; %llu "
+        "entries were inherited, and its last range was served again after %.2f ms\n  ",
+        (double)failure->begin_ns / 1e6, failure->ranges, (unsigned long long)failure->unmerged,
+        (double)failure->log_bytes / 1048576, (unsigned long long)failure->inherited,
+        (double)failure->served_ns / 1e6);
+    print_around(file, "before:", failure->before_mops, failure->before);
+    fprintf(file, "; ");
+    print_around(file, "from then on:", failure->after_mops, failure->after);
+    fprintf(
+        file,
+        ", the longest %.2f ms; %.2f Mops at the lowest, less than half for %.1f ms\n  %llu writes without "
+        "an answer were begun again; at the end %llu keys were read back, and no acknowledged write was "
+        "lost\n",
+        failure->after ? (double)histogram_max(failure->after) / 1e6 : 0, failure->lowest_mops,
+        (double)failure->halved_ns / 1e6, (unsigned long long)failure->unknown,
+        (unsigned long long)failure->read_back);
+}
+
 static void print_group_head(FILE *file, const struct bench_result *result)
 {
     fprintf(file, "\n%s, %s", result->workload, result->distribution);
@@ -243,6 +275,7 @@ void report_table_groups(const struct bench_report *report, FILE *file)
             print_result(file, &report->results[i]);
             print_kinds(file, &report->results[i]);
             print_log(file, &report->results[i]);
+            print_failure(file, &report->results[i]);
         }
         for (size_t i = begin; i < end; i++)
             print_details(file, &report->results[i], report->config->fabric == BENCH_SIM);

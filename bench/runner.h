@@ -44,6 +44,7 @@ struct bench_config {
     uint32_t log_copies; /* sim, with ownership: what owners write goes to their logs first, in so many
                             copies; 0: it is written through */
     bool move;           /* sim: the last compute node owns nothing, and gets half a range during the run */
+    bool fail;           /* sim: the last compute node dies during the run (fail_sim.h) */
     bool route_any; /* with ownership: clients draw all keys, and their index forwards; else their node's own
                      */
     bool check;     /* walk the index after loading and after the run: proves it, and counts its bytes */
@@ -85,6 +86,23 @@ struct bench_timeline {
     size_t length, capacity;
 };
 
+/* With config->fail: a compute node dies when a quarter of config->operations have been measured, and so long
+ * after it the window closes, whatever has been measured by then. */
+#define BENCH_AFTER_NS UINT64_C(100000000)
+struct bench_failure {
+    uint64_t begin_ns;                /* since the window opened; 0: none died */
+    uint32_t ranges;                  /* that it had */
+    uint64_t unmerged, log_bytes;     /* keys in its log that no leaf had; bytes of its log to be READ */
+    uint64_t served_ns;               /* since then, until all of its ranges were served again */
+    uint64_t inherited;               /* entries that others took over from its log */
+    struct histogram *before, *after; /* latencies of operations that ended before it, after it; ns */
+    double before_mops, after_mops;   /* throughput until then, and from then on */
+    double lowest_mops;               /* in one interval of the timeline */
+    uint64_t halved_ns;               /* intervals with less than half of before_mops */
+    uint64_t unknown;                 /* writes that its death left without an answer; begun again */
+    uint64_t read_back;               /* keys that were looked up at the end (ledger.h) */
+};
+
 /* How much of the pool the index takes. */
 struct bench_space {
     uint64_t entries; /* 0: not counted (check off) */
@@ -119,10 +137,11 @@ struct bench_result {
     struct bench_space loaded, ended;
     struct fabric_capabilities capabilities; /* the fabric's */
     uint64_t trace_hash, events;             /* sim */
-    struct bench_timeline timeline;          /* with config->move */
-    uint64_t move_begin_ns, move_ns;         /* since the window opened; how long. 0: nothing was moved */
-    bool logged;                             /* the rest: of the owners' logs */
-    struct fabric_cost log_cost;             /* of merging; part of `cost` */
+    struct bench_timeline timeline;          /* with config->move, config->fail */
+    struct bench_failure failure;
+    uint64_t move_begin_ns, move_ns; /* since the window opened; how long. 0: nothing was moved */
+    bool logged;                     /* the rest: of the owners' logs */
+    struct fabric_cost log_cost;     /* of merging; part of `cost` */
     uint64_t log_entries, log_commits, log_merged, log_bytes;
     uint64_t log_waits, log_wait_ns, log_wait_longest_ns;
     uint64_t log_lag, log_unmerged;       /* at the end: sequences above the watermarks, keys in the tables */
@@ -146,6 +165,7 @@ struct bench_window {
     uint32_t claimed;         /* atomic: not 0 once a client opens the window */
     uint64_t warmed, counted; /* atomic, relaxed */
     uint64_t begin_ns, end_ns;
+    uint64_t died_ns; /* 0: no compute node has died */
     /* May be NULL: called when the window opens and when it closes, by the client that turns it. */
     void (*turned)(void *context, enum bench_phase phase);
     void *turned_context;

@@ -3,6 +3,7 @@
 #include "bench/runner_sim.h"
 
 #include <stdlib.h>
+#include "bench/fail_sim.h"
 #include "bench/log_sim.h"
 #include "bench/map_sim.h"
 #include "bench/ownership.h"
@@ -122,10 +123,13 @@ static void client_task(void *argument)
     if (run->map)
         map_sim_wait(run);
     bench_client_run(&client->client);
+    run->clients_running--;
+    if (run->fail)
+        fail_sim_read_back(run, client);
     bench_client_close(&client->client);
-    if (!--run->clients_running && run->map)
+    if (!--run->clients_left && run->map)
         map_sim_stop(run);
-    if (!run->clients_running && run->logs)
+    if (!run->clients_left && run->logs)
         log_sim_stop(run);
     if (--thread->running || run->map) /* with a map the thread serves others on */
         return;
@@ -178,12 +182,14 @@ static int measure(struct sim_run *run, struct error *error)
     int status = prepare(run, open_task, "opening the index", error);
     if (!status && mapped)
         status = map_sim_create(run, error);
-    if (!status && mapped)
-        status = map_sim_spawn(run, error);
     if (!status && owned)
         status = prepare(run, border_task, "making borders", error);
-    if (!status && owned && config->log_copies)
+    if (!status && config->log_copies)
         status = log_sim_create(run, error);
+    if (!status && config->fail)
+        status = fail_sim_create(run, error);
+    if (!status && mapped)
+        status = map_sim_spawn(run, error);
     if (!status && owned)
         status = prepare(run, rights_task, "taking rights", error);
     if (!status && run->logs)
@@ -198,6 +204,7 @@ static int measure(struct sim_run *run, struct error *error)
             return status;
         thread->running++;
         run->clients_running++;
+        run->clients_left++;
     }
     return bench_sim_run(run->sim, &run->window, "measuring", error);
 }
@@ -207,6 +214,7 @@ static void close_run(struct sim_run *run)
 {
     map_sim_destroy(run);
     log_sim_destroy(run);
+    fail_sim_destroy(run);
     for (unsigned i = 0; run->clients && i < run->client_count; i++)
         bench_client_close(&run->clients[i].client);
     for (unsigned i = 0; run->threads && i < run->thread_count; i++)
@@ -238,7 +246,7 @@ int bench_measure_sim(struct bench_pool *pool, const struct bench_config *config
                       const struct tree_switches *switches, struct workload_source *source,
                       struct bench_result *result, struct error *error)
 {
-    struct sim_run run = {.config = config, .source = source};
+    struct sim_run run = {.config = config, .source = source, .pool = pool};
     struct error ignored = {0};
     error = error ? error : &ignored;
     run.thread_count = config->compute_nodes * config->threads;
@@ -267,6 +275,7 @@ int bench_measure_sim(struct bench_pool *pool, const struct bench_config *config
     bench_sim_complete(result, &run.window, run.sim);
     map_sim_result(&run, result);
     log_sim_result(&run, result);
+    fail_sim_result(&run, result);
     close_run(&run);
     return status;
 }

@@ -10,6 +10,8 @@
 #include "pool/pool.h"
 #include "sim/sim.h"
 
+struct bench_pool;
+struct fail_sim;
 struct log_sim;
 struct map_sim;
 
@@ -35,6 +37,7 @@ struct sim_compute {
 struct sim_run {
     const struct bench_config *config;
     struct workload_source *source;
+    struct bench_pool *pool;
     struct sim *sim;
     struct bench_window window;
     struct spinlock lock;
@@ -44,9 +47,10 @@ struct sim_run {
     struct sim_client *clients;
     struct fabric_process *owners; /* the compute nodes' processes */
     unsigned thread_count, client_count;
-    unsigned clients_running;
-    struct log_sim *logs; /* NULL: nothing is logged */
-    struct map_sim *map;  /* NULL: ranges do not move, and nothing is forwarded */
+    unsigned clients_running, clients_left; /* that measure; that measure or read back */
+    struct fail_sim *fail;                  /* NULL: no compute node dies */
+    struct log_sim *logs;                   /* NULL: nothing is logged */
+    struct map_sim *map;                    /* NULL: ranges do not move, and nothing is forwarded */
 };
 
 /* bench_window_fail with what the session says, if the status is an error. */

@@ -50,7 +50,16 @@ static void report_progress(const struct bench_window *window, const char *phase
 {
     const struct bench_config *config = window->config;
     if (config->progress && total && before * 100 / total != after * 100 / total)
-        config->progress(config->progress_context, phase, (double)after / (double)total);
+        config->progress(config->progress_context, phase, after < total ? (double)after / (double)total : 1);
+}
+
+/* Whether the window closes with this operation, the last of so many. */
+static bool is_last(const struct bench_window *window, uint64_t before, uint64_t number, uint64_t now)
+{
+    const struct bench_config *config = window->config;
+    if (config->fail)
+        return window->died_ns && now >= window->died_ns + BENCH_AFTER_NS;
+    return before < config->operations && before + number >= config->operations;
 }
 
 /* Tells the others about operations done, and turns the phase when the number is reached: one thread sees the
@@ -76,7 +85,7 @@ static void report(struct bench_window *window, enum bench_phase phase, uint64_t
     }
     uint64_t before = atomic_add_relaxed(&window->counted, number);
     report_progress(window, "measuring", before, before + number, config->operations);
-    if (before < config->operations && before + number >= config->operations) {
+    if (is_last(window, before, number, now)) {
         window->end_ns = now;
         if (window->turned)
             window->turned(window->turned_context, BENCH_DONE);
@@ -84,14 +93,19 @@ static void report(struct bench_window *window, enum bench_phase phase, uint64_t
     }
 }
 
+static void record_latency(struct histogram **of, uint64_t latency)
+{
+    if (!*of)
+        *of = histogram_create();
+    if (*of)
+        histogram_record(*of, latency);
+}
+
 static void record(struct bench_result *result, enum workload_kind kind, uint64_t latency,
                    const struct fabric_cost *cost)
 {
     struct bench_kind *of_kind = &result->kinds[kind];
-    if (!of_kind->latency)
-        of_kind->latency = histogram_create();
-    if (of_kind->latency)
-        histogram_record(of_kind->latency, latency);
+    record_latency(&of_kind->latency, latency);
     of_kind->count++;
     result->operations++;
     if (cost)
@@ -128,7 +142,10 @@ void bench_meter_count(struct bench_meter *meter, enum bench_phase phase, enum w
             return;
         }
         record(meter->result, kind, latency, cost);
-        if (window->config->move)
+        if (window->config->fail)
+            record_latency(window->died_ns ? &meter->result->failure.after : &meter->result->failure.before,
+                           latency);
+        if (window->config->move || window->config->fail)
             count_interval(&meter->result->timeline, end_ns - window->begin_ns);
     }
     if (meter->phase != phase) { /* counts of the warm-up that were not reported are not needed any more */
@@ -247,6 +264,10 @@ void bench_result_release(struct bench_result *result)
             histogram_destroy(result->kinds[kind].latency);
     if (result->latency)
         histogram_destroy(result->latency);
+    if (result->failure.before)
+        histogram_destroy(result->failure.before);
+    if (result->failure.after)
+        histogram_destroy(result->failure.after);
     free(result->timeline.counts);
     memset(result, 0, sizeof *result);
 }

@@ -2,6 +2,7 @@
  * test_bench.c - `banyan bench` from outside: exit codes, messages, and the JSON and page that it writes.
  * argv[1] is the executable. Runs are small; nothing here depends on how fast they are.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -30,7 +31,8 @@ static void usage_errors_say_what_to_do(void **state)
     program_expect("bench --preset dex@threads=0", 2, "1 to 1M");
     program_expect("bench --preset dex@own=some", 2, "none or static");
     program_expect("bench --fabric sim --preset dex@threads=33", 2, "compute nodes of 22");
-    program_expect("bench --fabric sim --compute-nodes 5 --keys 8 --own static", 2, "own a range each");
+    program_expect("bench --fabric sim --compute-nodes 5 --keys 8 --own static", 2,
+                   "cannot own 5 ranges of 8 keys");
     program_expect("bench --own fly", 2, "preset, none, static");
     program_expect("bench --route fly", 2, "owner, any");
     program_expect("bench --mix lookup", 2, "operation=share");
@@ -250,6 +252,78 @@ static void a_range_moves_under_load(void **state)
     json_decref(json);
     program_expect("bench --fabric sim --preset banyan@move=on", 2, "--own static");
     program_expect("bench --own static --preset banyan@move=on", 2, "--fabric sim");
+}
+
+/* Logged ranges go from owner to owner as others do. */
+static void logs_go_with_the_map(void **state)
+{
+    (void)state;
+    json_t *json = reports_json("--fabric sim --memory-nodes 2 --compute-nodes 3 --threads 2 --keys 20k "
+                                "--operations 20k --workload dex:write-intensive --distribution uniform "
+                                "--preset banyan-owned@move=on@log=1");
+    const json_t *result = reports_result(json, 0);
+    assert_true(reports_number(result, "absent") == 0);
+    assert_true(reports_number(json_object_get(result, "move"), "took_us") > 0);
+    assert_true(reports_number(json_object_get(result, "log"), "entries") > 5000);
+    json_decref(json);
+    json = reports_json(WORLD "--workload dex:write-intensive --route any --preset banyan-owned@log=2");
+    result = reports_result(json, 0);
+    assert_true(reports_number(result, "absent") == 0);
+    assert_true(reports_number(json_object_get(result, "per_op"), "peer_calls") > 0.3);
+    assert_true(reports_number(json_object_get(result, "log"), "entries") > 2000);
+    json_decref(json);
+}
+
+#define FAILING                                                                                              \
+    "--fabric sim --memory-nodes 2 --compute-nodes 4 --threads 2 --fibers 2 --keys 20k --operations 20k "    \
+    "--workload dinomo:write-heavy-update "
+
+static void check_failure(const json_t *result)
+{
+    const json_t *fail = json_object_get(result, "fail"), *mops = json_object_get(fail, "mops");
+    const json_t *before = json_object_get(fail, "before"), *after = json_object_get(fail, "after");
+    const double begin = reports_number(fail, "begin_us"), window = reports_number(result, "window_us");
+    double counted = 0;
+    assert_true(reports_number(result, "absent") == 0);
+    assert_true(reports_number(fail, "ranges") == 8);
+    /* a quarter of the operations, and 100 ms */
+    assert_true(begin > 0 && window > begin + 99999 && window < begin + 101000);
+    assert_true(fabs(reports_number(before, "throughput_mops") * begin - 5000) < 50);
+    /* Longer than the process lives on at the memory nodes; what is left of its read lease, and some. */
+    assert_true(reports_number(fail, "served_us") > 1000 && reports_number(fail, "served_us") < 70000);
+    assert_true(reports_number(json_object_get(after, "latency_us"), "max") > 10000);
+    assert_true(reports_number(json_object_get(before, "latency_us"), "max") < 10000);
+    assert_true(reports_number(fail, "lowest_mops") < 0.01 && reports_number(fail, "halved_us") > 10000);
+    for (size_t i = 0; i < json_array_size(mops); i++)
+        counted += json_number_value(json_array_get(mops, i)) * reports_number(fail, "interval_us");
+    assert_true(fabs(counted - reports_number(result, "operations")) < 1);
+    assert_true(reports_number(fail, "read_back") == 20000);
+}
+
+/* The run itself fails if a write that was acknowledged is not read back. */
+static void a_compute_node_fails_under_load(void **state)
+{
+    (void)state;
+    json_t *json = reports_json(FAILING "--preset banyan-owned@fail=on,banyan-owned@fail=on@log=2,"
+                                        "dinomo@fail=on@log=1@values=1K@cache=10%");
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *result = reports_result(json, i), *fail = json_object_get(result, "fail");
+        check_failure(result);
+        assert_true((reports_number(fail, "unmerged") > 100) == (i > 0));
+        assert_true((reports_number(fail, "log_bytes") > 0) == (i > 0));
+        assert_true((reports_number(fail, "inherited") > 100) == (i > 0));
+    }
+    json_decref(json);
+    free(reports_repeat(FAILING "--distribution scrambled --preset banyan-owned@fail=on@log=1"));
+    program_expect("bench " FAILING "--preset banyan-owned@fail=on@log=1", 0,
+                   "no acknowledged write was lost");
+    program_expect("bench --own static --preset banyan@fail=on", 2, "--fabric sim");
+    program_expect("bench --fabric sim --preset banyan@fail=on", 2, "--own static");
+    program_expect("bench --fabric sim --compute-nodes 2 --preset banyan-owned@fail=on", 2, "three compute");
+    program_expect("bench --fabric sim --preset banyan-owned@fail=on@values=4", 2, "--value-bytes");
+    program_expect("bench --fabric sim --preset banyan-owned@fail=maybe", 2, "on or off");
+    program_expect("bench --keys 2k --fabric sim --preset banyan-owned@fail=on --workload write-intensive", 1,
+                   "keep their keys");
 }
 
 /* Each preset's own, or one for all; either way said of each. */
@@ -476,6 +550,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(clients_that_never_wait_work_at_once),
         cmocka_unit_test(keys_of_others_are_forwarded),
         cmocka_unit_test(a_range_moves_under_load),
+        cmocka_unit_test(logs_go_with_the_map),
+        cmocka_unit_test(a_compute_node_fails_under_load),
         cmocka_unit_test(presets_bring_their_leaves),
         cmocka_unit_test(deletes_and_long_keys),
         cmocka_unit_test(values_in_records),

@@ -361,6 +361,31 @@ static void dinomo_is_run(void **state)
     free(table.text);
 }
 
+/* Figure 8, of three compute nodes. */
+static void a_failure_is_compared(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {"Dinomo, a KN fails", "banyan, a KN fails",
+                                       "banyan, written through, a KN fails"};
+    json_t *json =
+        reports_json("--paper dinomo --only fig8 --compute-nodes 3 --threads 2 --fibers 1 --keys 4k "
+                     "--operations 4k --warm-up 8k --no-check ");
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *less = find_row(json, "fig8", rows[i], "throughput, less");
+        const json_t *rise = find_row(json, "fig8", rows[i], "mean latency, times");
+        assert_true(reports_number(less, "ours") > 10 && reports_number(less, "ours") < 90);
+        assert_true(json_is_null(json_object_get(less, "paper")) == (i > 0));
+        assert_true(reports_number(rise, "ours") > 1);
+        assert_true(reports_number(find_row(json, "fig8", rows[i], "p99, in brackets"), "ours") < 1);
+    }
+    const json_t *time = find_row(json, "fig8", "Dinomo, merging and ownership", "time, under");
+    assert_true(reports_number(time, "paper") == 109); /* ms; ours is a read lease of 40 ms, and some */
+    assert_true(reports_number(time, "ours") > 1 && reports_number(time, "ours") < 60);
+    const json_t *longest = find_row(json, "fig8", "banyan, at the worst", "longest operation");
+    assert_true(reports_number(longest, "ours") > 10 && reports_number(longest, "ours") < 100);
+    json_decref(json);
+}
+
 /* Twice the same; the table has the paper's numbers and each kind of operation by itself. */
 static void papers_repeat(void **state)
 {
@@ -467,6 +492,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_nics_memory_reaches_its_rate),
         cmocka_unit_test(usage_errors_say_what_to_do),
         cmocka_unit_test(dinomo_is_run),
+        cmocka_unit_test(a_failure_is_compared),
         cmocka_unit_test(a_paper_is_run),
         cmocka_unit_test(papers_repeat),
         cmocka_unit_test(a_papers_page_stands_alone),
