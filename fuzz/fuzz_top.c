@@ -5,6 +5,7 @@
  * Oracle: the fields are those that a plain line by line reading finds; the JSON can be parsed, and has an
  * entry for each server; the table holds no byte that a terminal would take for a command.
  */
+#include "cli/client.c"
 #include "cli/top_servers.c" /* their parts are their own */
 #include "cli/top_view.c"
 

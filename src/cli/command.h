@@ -17,6 +17,8 @@ int command_memory(int argc, char **argv);
 int command_compute(int argc, char **argv);
 int command_check(int argc, char **argv);
 int command_drop(int argc, char **argv);
+int command_dump(int argc, char **argv);
+int command_load(int argc, char **argv);
 int command_ranges(int argc, char **argv);
 int command_recover(int argc, char **argv);
 int command_sim(int argc, char **argv);

@@ -17,6 +17,8 @@ static const struct command commands[] = {
     {"compute", "serve Redis clients from memory nodes: a compute node", command_compute},
     {"check", "prove a cluster's indexes and account for its memory", command_check},
     {"drop", "drop indexes of a cluster with all that they hold", command_drop},
+    {"dump", "write all keys of a running server into a file", command_dump},
+    {"load", "load a file of keys, of Banyan's or Redis's, into a running server", command_load},
     {"ranges", "show and change which compute node owns which key range", command_ranges},
     {"recover", "show what owners' logs have lost, and accept it", command_recover},
     {"top", "watch running servers", command_top},

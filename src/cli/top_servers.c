@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 #include "base/task.h"
+#include "cli/client.h"
 
 #define CONNECT_SECONDS 2
 
@@ -139,13 +139,10 @@ static void read_info(struct top_server *server, const char *info)
 
 /* ---- talking to a server ---- */
 
-/* `why` may be a server's own words, that is any bytes, or NULL. What cannot be printed becomes '?'. */
+/* `why` may be a server's own words, or NULL. */
 static void lose(struct top_server *server, const char *why)
 {
-    snprintf(server->trouble, sizeof server->trouble, "%s", why ? why : "it answers with something else");
-    for (char *at = server->trouble; *at; at++)
-        if (*at < ' ' || *at > '~')
-            *at = '?';
+    client_words(server->trouble, sizeof server->trouble, why);
     server->alive = false;
     if (server->connection)
         redisFree(server->connection);
@@ -154,26 +151,13 @@ static void lose(struct top_server *server, const char *why)
 
 static bool reach(const struct top *top, struct top_server *server)
 {
-    struct timeval limit = {.tv_sec = CONNECT_SECONDS};
+    struct error error = {0};
     if (server->connection)
         return true;
-    server->connection = server->address.kind == NET_UNIX
-                             ? redisConnectUnixWithTimeout(server->address.path, limit)
-                             : redisConnectWithTimeout(server->address.host, server->address.port, limit);
-    if (!server->connection || server->connection->err) {
-        lose(server, server->connection ? server->connection->errstr : "no memory");
-        return false;
-    }
-    redisSetTimeout(server->connection, limit);
-    if (top->password[0]) {
-        redisReply *reply = redisCommand(server->connection, "AUTH %s", top->password);
-        bool refused = !reply || reply->type == REDIS_REPLY_ERROR;
-        if (refused)
-            lose(server, reply ? reply->str : "no answer to AUTH");
-        freeReplyObject(reply);
-        return !refused;
-    }
-    return true;
+    server->connection = client_connect(&server->address, top->password, CONNECT_SECONDS, &error);
+    if (!server->connection)
+        lose(server, error.text);
+    return server->connection != NULL;
 }
 
 void top_server_poll(const struct top *top, struct top_server *server)

@@ -683,6 +683,7 @@ static void ranges(void **state)
     EXPECT("RANGE - [b WITHVALUES", "*4\r\n$1\r\na\r\n$1\r\n1\r\n$1\r\nb\r\n$1\r\n2\r\n");
     EXPECT("RANGE - [b withvalues rev limit 1", "*0\r\n");
     EXPECT("RANGE + [b withvalues rev limit 1", "*2\r\n$1\r\nd\r\n$1\r\n4\r\n");
+    EXPECT("RANGE - [b WITHEXPIRY", "*4\r\n$1\r\na\r\n:-1\r\n$1\r\nb\r\n:-1\r\n");
     EXPECT("RANGE a [b", BAD_BOUND);
     EXPECT("RANGE - b", BAD_BOUND);
     EXPECT("RANGE - + LIMIT", SYNTAX);
@@ -711,6 +712,12 @@ static void ranges(void **state)
     EXPECT("SET \"b\\x00\" \"\"", OK);
     EXPECT("RANGE (b (c WITHVALUES", "*2\r\n$2\r\nb\0\r\n$0\r\n\r\n");
     EXPECT("PEXPIRE c 5", ":1\r\n");
+    EXPECT("RANGE [c [c WITHEXPIRY WITHVALUES", "*3\r\n$1\r\nc\r\n$1\r\n3\r\n:1000005\r\n");
+    EXPECT("RANGE [c [c VALUES WITHEXPIRY", "*2\r\n$1\r\n3\r\n:1000005\r\n");
+    commands.reply.protocol = 3;
+    EXPECT("RANGE [c [c WITHEXPIRY WITHVALUES", "*1\r\n*3\r\n$1\r\nc\r\n$1\r\n3\r\n:1000005\r\n");
+    EXPECT("RANGE [c [c WITHEXPIRY", "*1\r\n*2\r\n$1\r\nc\r\n:1000005\r\n");
+    commands.reply.protocol = 2;
     commands_now(&commands, 1000006);
     EXPECT("RANGECOUNT - +", ":4\r\n");
     EXPECT("NEXTKEY \"b\\x00\"", "$1\r\nd\r\n");

@@ -236,7 +236,7 @@ static const struct command_document documents[] = {
     {"wait", "3.0.0", "noscript", "slow connection", "request_policy:all_shards response_policy:agg_min", "",
      "numreplicas:integer timeout:integer", 0, 0, 0, NULL},
     {"range", "0.1.0", "readonly", "read keyspace slow", "", "",
-     "start end [LIMIT=count:integer] [REV] [{what KEYS | VALUES | WITHVALUES}]", 0, 0, 0, NULL},
+     "start end [LIMIT=count:integer] [REV] [{what KEYS | VALUES | WITHVALUES}] [WITHEXPIRY]", 0, 0, 0, NULL},
     {"rangecount", "0.1.0", "readonly", "read keyspace slow", "", "", "start end", 0, 0, 0, NULL},
     {"nextkey", "0.1.0", "readonly fast", "read keyspace fast", "", "", "key:string", 0, 0, 0, NULL},
     {"prevkey", "0.1.0", "readonly fast", "read keyspace fast", "", "", "key:string", 0, 0, 0, NULL},

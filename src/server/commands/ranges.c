@@ -28,7 +28,7 @@ enum range_what { RANGE_KEYS, RANGE_VALUES, RANGE_BOTH };
 struct range_walk {
     struct server_call *call;
     enum range_what what;
-    bool reverse;
+    bool reverse, expiry;
     int64_t limit; /* -1: none */
     size_t given;  /* elements of the reply */
 };
@@ -54,6 +54,8 @@ static bool options_parse(struct server_call *call, struct range_walk *walk)
             walk->what = RANGE_VALUES;
         } else if (server_argument_is(option, "WITHVALUES")) {
             walk->what = RANGE_BOTH;
+        } else if (server_argument_is(option, "WITHEXPIRY")) {
+            walk->expiry = true;
         } else if (server_argument_is(option, "LIMIT") && i + 1 < call->count) {
             if (!limit_read(call, &call->arguments[++i], &walk->limit))
                 return false;
@@ -69,13 +71,16 @@ static bool range_visit(void *context, const void *key, size_t key_length, const
 {
     struct range_walk *walk = context;
     struct resp_writer *reply = walk->call->reply;
-    if (walk->what == RANGE_BOTH && reply->protocol >= 3)
-        resp_array(reply, 2);
+    const unsigned parts = 1u + (walk->what == RANGE_BOTH ? 1u : 0u) + (walk->expiry ? 1u : 0u);
+    if (parts > 1 && reply->protocol >= 3)
+        resp_array(reply, parts);
     if (walk->what != RANGE_VALUES)
         resp_bulk(reply, key, key_length);
     if (walk->what != RANGE_KEYS)
         resp_bulk(reply, value->bytes, value->length);
-    walk->given += walk->what == RANGE_BOTH && reply->protocol < 3 ? 2 : 1;
+    if (walk->expiry)
+        resp_integer(reply, value->expires ? (int64_t)value->expires : -1);
+    walk->given += reply->protocol < 3 ? parts : 1;
     return !reply->overflow;
 }
 

@@ -1,0 +1,388 @@
+/*
+ * dump.c - `banyan dump`: all keys of a running server into a file, which `banyan load` reads, or which Redis
+ * reads. A client like any other: one RANGE after another, while the server goes on.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "archive/aof.h"
+#include "archive/archive.h"
+#include "base/task.h"
+#include "cli/client.h"
+#include "cli/cluster.h"
+#include "cli/command.h"
+
+#define SECOND       UINT64_C(1000000000)
+#define WAIT_SECONDS 30u /* for one reply, and for a range that nobody serves */
+#define LIMIT_FIRST  256u
+#define LIMIT_MOST   8192u
+#define REPLY_LITTLE ((uint64_t)256 << 10)
+#define REPLY_MUCH   ((uint64_t)4 << 20)
+#define RETRY_NS     (SECOND / 10)
+
+enum { DUMP_BANYAN, DUMP_AOF };
+
+struct dump_settings {
+    char *output, *password_file, *from, *to;
+    uint32_t compress;
+    int format;
+    bool json;
+};
+
+static const char *const formats[] = {"banyan", "aof", NULL};
+
+#define ROW(name, kind, field, low, high, choices, unit, help)                                               \
+    {                                                                                                        \
+        name, kind, offsetof(struct dump_settings, field), low, high, choices, unit, help                    \
+    }
+static const struct option_entry table[] = {
+    ROW("output", OPTION_TEXT, output, 0, 0, NULL, "FILE",
+        "Where to; it appears when it is whole. -: standard output"),
+    ROW("format", OPTION_CHOICE, format, 0, 0, formats, "FORMAT",
+        "banyan: checksums, what `banyan load` reads fastest; aof: an append-only file of Redis"),
+    ROW("compress", OPTION_U32, compress, 0, ARCHIVE_LEVEL_MAX, NULL, "LEVEL", "By Zstandard; 0: not"),
+    ROW("from", OPTION_TEXT, from, 0, 0, NULL, "KEY", "Keys from this one on; empty: from the first"),
+    ROW("to", OPTION_TEXT, to, 0, 0, NULL, "KEY", "Keys before this one; empty: to the last"),
+    ROW("password-file", OPTION_TEXT, password_file, 0, 0, NULL, "FILE", "First line: the server's password"),
+    ROW("json", OPTION_BOOL, json, 0, 0, NULL, NULL, "Print what was written for programs"),
+    {.kind = OPTION_END},
+};
+
+static const struct settings_command command = {
+    .name = "dump",
+    .table = table,
+    .arguments = "[ADDRESS]",
+    .arguments_max = 1,
+    .documentation =
+        "Write all keys of a running server ('banyan serve', 'banyan compute') into a file.\v"
+        "Without an address: 127.0.0.1:6379. The server goes on meanwhile. Each key is in the file with its "
+        "value and "
+        "its expiry as they were together at some moment of the dump; a key that was there all the time is "
+        "not missing. "
+        "Keys that are written meanwhile may have their value of before or of after.\n\n"
+        "`banyan load` reads the file. With --format aof so do Redis, and redis-cli --pipe.\n\n"
+        "Examples:\n"
+        "  banyan dump --output backup.banyan\n"
+        "  banyan dump --output backup.banyan --compress 3 10.0.0.5:6379 --password-file secret\n"
+        "  banyan dump --format aof --output appendonly.aof\n"
+        "  banyan dump --from user: --to 'user;' --output - | ssh elsewhere banyan load -\n\n"
+        "Exit status: 0; 1 when the file could not be made; 2 when a setting makes no sense.",
+};
+
+struct dump {
+    struct dump_settings settings;
+    struct net_address address;
+    char password[NET_SECRET_MAX + 1];
+    redisContext *connection;
+    struct archive_writer *writer; /* of the format banyan */
+    FILE *file;
+    char *temporary; /* where the file is made; NULL: standard output */
+    uint64_t keys, bytes, written, begun_at, told_at;
+    uint32_t limit;
+    char last[ARCHIVE_KEY_MAX + 2]; /* the lower bound of the next RANGE, as RANGE takes it */
+    size_t last_length;
+    bool ended;
+};
+
+/* ---- the file ---- */
+
+static int file_write(void *context, const void *bytes, size_t length, struct error *error)
+{
+    struct dump *dump = context;
+    if (fwrite(bytes, 1, length, dump->file) != length)
+        return error_set(error, BANYAN_EINVAL, "%.120s cannot be written: %s", dump->settings.output,
+                         strerror(errno));
+    dump->written += length;
+    return 0;
+}
+
+static int file_open(struct dump *dump, struct error *error)
+{
+    const char *output = dump->settings.output;
+    if (!strcmp(output, "-")) {
+        dump->file = stdout;
+        return isatty(STDOUT_FILENO)
+                   ? error_set(error, BANYAN_EINVAL,
+                               "standard output is a terminal: give a file with --output FILE")
+                   : 0;
+    }
+    if (asprintf(&dump->temporary, "%s.XXXXXX", output) < 0) {
+        dump->temporary = NULL;
+        return error_set(error, BANYAN_ENOMEM, "no memory for a file's name");
+    }
+    const int descriptor = mkostemp(dump->temporary, O_CLOEXEC);
+    dump->file = descriptor < 0 ? NULL : fdopen(descriptor, "w");
+    if (dump->file)
+        return 0;
+    const int cause = errno;
+    if (descriptor >= 0) {
+        close(descriptor);
+        unlink(dump->temporary);
+    }
+    free(dump->temporary);
+    dump->temporary = NULL;
+    return error_set(error, BANYAN_EINVAL, "%.160s cannot be made: %s", output, strerror(cause));
+}
+
+/* A name is on the disk when its directory is. */
+static int directory_sync(const char *path)
+{
+    char *copy = strdup(path);
+    const int descriptor = copy ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    int status = descriptor < 0 ? -1 : fsync(descriptor);
+    if (descriptor >= 0)
+        close(descriptor);
+    free(copy);
+    return status;
+}
+
+/* The file is on the disk, then it gets its name. */
+static int file_publish(struct dump *dump, struct error *error)
+{
+    const char *output = dump->settings.output;
+    if (!dump->temporary)
+        return fflush(stdout)
+                   ? error_set(error, BANYAN_EINVAL, "standard output cannot be written: %s", strerror(errno))
+                   : 0;
+    int failed = fflush(dump->file) || fsync(fileno(dump->file));
+    if (fclose(dump->file) || failed) {
+        dump->file = NULL;
+        return error_set(error, BANYAN_EINVAL, "%.160s cannot be written: %s", output, strerror(errno));
+    }
+    dump->file = NULL;
+    if (rename(dump->temporary, output) || directory_sync(output))
+        return error_set(error, BANYAN_EINVAL, "%.160s cannot be made: %s", output, strerror(errno));
+    free(dump->temporary);
+    dump->temporary = NULL;
+    return 0;
+}
+
+static void file_abandon(struct dump *dump)
+{
+    if (dump->file && dump->file != stdout)
+        fclose(dump->file);
+    if (dump->temporary)
+        unlink(dump->temporary);
+    free(dump->temporary);
+}
+
+/* ---- what the server says ---- */
+
+static void progress_tell(struct dump *dump, bool end)
+{
+    const uint64_t now = task_now();
+    if (!isatty(STDERR_FILENO) || (!end && now < dump->told_at + SECOND / 4))
+        return;
+    dump->told_at = now;
+    const double seconds = (double)(now - dump->begun_at) / 1e9 + 1e-9;
+    fprintf(stderr, "\r%" PRIu64 " keys, %.1f MiB, %.0f keys/s \033[K%s", dump->keys,
+            (double)dump->bytes / 1048576, (double)dump->keys / seconds, end ? "\n" : "");
+}
+
+static int entry_add(struct dump *dump, const struct archive_entry *entry, struct error *error)
+{
+    dump->keys++;
+    dump->bytes += entry->key_length + entry->value_length;
+    return dump->writer ? archive_add(dump->writer, entry, error) : aof_write(entry, file_write, dump, error);
+}
+
+static int strange(const char *what, struct error *error)
+{
+    return error_set(error, BANYAN_ECORRUPT, "the server's answer to RANGE is not one: %s", what);
+}
+
+/* Key, value and expiry by turns. */
+static int entries_take(struct dump *dump, const redisReply *reply, struct error *error)
+{
+    uint64_t bytes = 0;
+    int status = 0;
+    if (reply->elements % 3)
+        return strange("its entries have other than three parts", error);
+    for (size_t i = 0; i < reply->elements && !status; i += 3) {
+        const redisReply *key = reply->element[i], *value = reply->element[i + 1],
+                         *expires = reply->element[i + 2];
+        if (key->type != REDIS_REPLY_STRING || value->type != REDIS_REPLY_STRING ||
+            expires->type != REDIS_REPLY_INTEGER || !key->len || key->len > ARCHIVE_KEY_MAX)
+            return strange("an entry is not a key, a value and a number", error);
+        const struct archive_entry entry = {.key = (const uint8_t *)key->str,
+                                            .key_length = key->len,
+                                            .value = (const uint8_t *)value->str,
+                                            .value_length = value->len,
+                                            .expires = expires->integer > 0 ? (uint64_t)expires->integer : 0};
+        status = entry_add(dump, &entry, error);
+        bytes += key->len + value->len;
+        dump->last[0] = '(';
+        memcpy(dump->last + 1, key->str, key->len);
+        dump->last_length = key->len + 1;
+    }
+    dump->ended = reply->elements < (size_t)dump->limit * 3;
+    if (bytes < REPLY_LITTLE && dump->limit < LIMIT_MOST)
+        dump->limit *= 2;
+    else if (bytes > REPLY_MUCH && dump->limit > 1)
+        dump->limit /= 2;
+    return status;
+}
+
+/* An error that the server has replied. 0: ask again. */
+static int refusal(struct dump *dump, const char *words, uint64_t asked_at, struct error *error)
+{
+    char text[160];
+    if (!strncmp(words, "ERR the range's reply is longer", 31) && dump->limit > 1) {
+        dump->limit /= 2;
+        return 0;
+    }
+    if (!strncmp(words, "CLUSTERDOWN", 11) && task_now() < asked_at + WAIT_SECONDS * SECOND) {
+        task_sleep(RETRY_NS);
+        return 0;
+    }
+    client_words(text, sizeof text, words);
+    if (!strncmp(words, "ERR unknown command", 19) || !strncmp(words, "ERR syntax error", 16))
+        return error_set(
+            error, BANYAN_ENOTSUP,
+            "the server cannot be dumped (%.60s): it is no Banyan of this version. Of a Redis: give its "
+            "dump.rdb to `banyan load`",
+            text);
+    return error_set(error, BANYAN_ENET, "the server refused: %s", text);
+}
+
+/* One RANGE. */
+static int range_read(struct dump *dump, uint64_t *asked_at, struct error *error)
+{
+    char limit[16], to[ARCHIVE_KEY_MAX + 2] = "+";
+    size_t to_length = 1;
+    if (dump->settings.to && dump->settings.to[0])
+        to_length = (size_t)snprintf(to, sizeof to, "(%s", dump->settings.to);
+    const size_t limit_length = (size_t)snprintf(limit, sizeof limit, "%u", dump->limit);
+    const char *arguments[] = {"RANGE", dump->last, to, "LIMIT", limit, "WITHVALUES", "WITHEXPIRY"};
+    const size_t lengths[] = {5, dump->last_length, to_length, 5, limit_length, 10, 10};
+    redisReply *reply = redisCommandArgv(dump->connection, 7, arguments, lengths);
+    int status;
+    if (!reply) {
+        char text[120];
+        client_words(text, sizeof text, dump->connection->errstr);
+        return error_set(error, BANYAN_ENET, "the connection to the server was lost: %s", text);
+    }
+    if (reply->type == REDIS_REPLY_ARRAY) {
+        status = entries_take(dump, reply, error);
+        *asked_at = task_now();
+    } else if (reply->type == REDIS_REPLY_ERROR) {
+        status = refusal(dump, reply->str, *asked_at, error);
+    } else {
+        status = strange("it is no array", error);
+    }
+    freeReplyObject(reply);
+    return status;
+}
+
+/* ---- the command ---- */
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static int prepare(struct dump *dump, const struct settings_arguments *arguments, struct error *error)
+{
+    const struct dump_settings *settings = &dump->settings;
+    size_t length = 0;
+    if (!settings->output || !settings->output[0])
+        return error_set(error, BANYAN_EINVAL, "no file to write to: give --output FILE, or --output -");
+    if (settings->json && !strcmp(settings->output, "-"))
+        return error_set(error, BANYAN_EINVAL, "--json and the file cannot both go to standard output");
+    if (settings->compress && settings->format == DUMP_AOF)
+        return error_set(error, BANYAN_EINVAL,
+                         "--compress is for --format banyan: Redis reads no compressed file");
+    if ((settings->from && strlen(settings->from) > ARCHIVE_KEY_MAX) ||
+        (settings->to && strlen(settings->to) > ARCHIVE_KEY_MAX))
+        return error_set(error, BANYAN_EINVAL, "--from and --to are keys of at most %u bytes",
+                         ARCHIVE_KEY_MAX);
+    dump->last_length = settings->from && settings->from[0]
+                            ? (size_t)snprintf(dump->last, sizeof dump->last, "[%s", settings->from)
+                            : (size_t)snprintf(dump->last, sizeof dump->last, "-");
+    dump->limit = LIMIT_FIRST;
+    int status = net_address_parse(&dump->address, arguments->count ? arguments->values[0] : "127.0.0.1:6379",
+                                   6379, error);
+    if (!status && settings->password_file)
+        status = net_secret_read(settings->password_file, dump->password, &length, error);
+    return status;
+}
+
+static int dump_all(struct dump *dump, struct error *error)
+{
+    uint64_t asked_at = task_now();
+    int status = 0;
+    if (dump->settings.format == DUMP_BANYAN)
+        status = archive_writer_create(&dump->writer, ARCHIVE_ORDERED, now_ms(), (int)dump->settings.compress,
+                                       file_write, dump, error);
+    while (!status && !dump->ended) {
+        status = range_read(dump, &asked_at, error);
+        progress_tell(dump, false);
+    }
+    if (!status && dump->writer)
+        status = archive_finish(dump->writer, error);
+    progress_tell(dump, true);
+    return status ? status : file_publish(dump, error);
+}
+
+static void result_print(const struct dump *dump)
+{
+    const double seconds = (double)(task_now() - dump->begun_at) / 1e9;
+    if (!dump->settings.json && !dump->temporary && dump->file != stdout)
+        printf("%s: %" PRIu64 " keys, %.1f MiB of keys and values in %.1f MiB\n", dump->settings.output,
+               dump->keys, (double)dump->bytes / 1048576, (double)dump->written / 1048576);
+    if (!dump->settings.json)
+        return;
+    json_t *json =
+        json_pack("{s:s, s:s, s:I, s:I, s:I, s:f}", "output", dump->settings.output, "format",
+                  formats[dump->settings.format], "keys", (json_int_t)dump->keys, "bytes",
+                  (json_int_t)dump->bytes, "written", (json_int_t)dump->written, "seconds", seconds);
+    json_dumpf(json, stdout, JSON_REAL_PRECISION(6));
+    putchar('\n');
+    json_decref(json);
+}
+
+int command_dump(int argc, char **argv)
+{
+    char *values[1];
+    struct settings_arguments arguments = {.values = values};
+    struct error error = {0};
+    struct dump *dump = calloc(1, sizeof *dump);
+    if (!dump)
+        return COMMAND_FAILED;
+    int status = settings_read(&command, &dump->settings, argc, argv, &arguments, &error);
+    if (!status)
+        status = prepare(dump, &arguments, &error);
+    const int usage = status;
+    if (!status)
+        status = file_open(dump, &error);
+    dump->begun_at = task_now();
+    if (!status) {
+        dump->connection = client_connect(&dump->address, dump->password, WAIT_SECONDS, &error);
+        status = dump->connection ? dump_all(dump, &error) : error.code;
+    }
+    if (!status)
+        result_print(dump);
+    file_abandon(dump);
+    if (dump->connection)
+        redisFree(dump->connection);
+    archive_writer_destroy(dump->writer);
+    explicit_bzero(dump->password, sizeof dump->password);
+    option_free(table, &dump->settings);
+    free(dump);
+    if (usage)
+        return cluster_failed("dump", &error);
+    if (status)
+        fprintf(stderr, "banyan dump: %s\n", error.text);
+    return status ? COMMAND_FAILED : COMMAND_OK;
+}
