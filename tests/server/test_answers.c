@@ -231,7 +231,7 @@ static void documents(void **state)
     expect(
         "COMMAND DOCS range",
         "%1\r\n$5\r\nrange\r\n%4\r\n$7\r\nsummary\r\n$43\r\nKeys or values between two bounds, in order\r\n"
-        "$5\r\nsince\r\n$5\r\n0.1.0\r\n$5\r\ngroup\r\n$5\r\nrange\r\n$9\r\narguments\r\n*5\r\n"
+        "$5\r\nsince\r\n$5\r\n0.1.0\r\n$5\r\ngroup\r\n$5\r\nrange\r\n$9\r\narguments\r\n*6\r\n"
         "%2\r\n$4\r\nname\r\n$5\r\nstart\r\n$4\r\ntype\r\n$6\r\nstring\r\n"
         "%2\r\n$4\r\nname\r\n$3\r\nend\r\n$4\r\ntype\r\n$6\r\nstring\r\n"
         "%4\r\n$4\r\nname\r\n$5\r\ncount\r\n$4\r\ntype\r\n$7\r\ninteger\r\n$5\r\ntoken\r\n$5\r\nLIMIT\r\n"
@@ -244,7 +244,9 @@ static void documents(void **state)
         "%3\r\n$4\r\nname\r\n$6\r\nvalues\r\n$4\r\ntype\r\n$10\r\npure-token\r\n$5\r\ntoken\r\n$6\r\nVALUES"
         "\r\n"
         "%3\r\n$4\r\nname\r\n$10\r\nwithvalues\r\n$4\r\ntype\r\n$10\r\npure-token\r\n$5\r\ntoken\r\n$10\r\n"
-        "WITHVALUES\r\n");
+        "WITHVALUES\r\n"
+        "%4\r\n$4\r\nname\r\n$10\r\nwithexpiry\r\n$4\r\ntype\r\n$10\r\npure-token\r\n$5\r\ntoken\r\n$10\r\n"
+        "WITHEXPIRY\r\n$5\r\nflags\r\n~1\r\n+optional\r\n");
     /* The destination is the first of its kinds of keys, the sources are the second. */
     expect(
         "COMMAND DOCS bitop",
