@@ -49,6 +49,27 @@ static void release(struct tree_session *session, struct tree *tree, const struc
                           merge->deleted ? NULL : merge->value, merge->deleted ? 0 : merge->length);
 }
 
+/* Of these errors it is certain that nothing was done: the range is on its way, or what was to be merged was
+ * dropped with it; or a split finds no room. */
+static enum unmerged_end end_of(int status)
+{
+    if (status == BANYAN_EFENCED || status == BANYAN_ENOSPC || status == BANYAN_ENOMEM)
+        return UNMERGED_NOT_DONE;
+    return status ? UNMERGED_PERHAPS : UNMERGED_DONE;
+}
+
+/* The merging has ended. What it did not bring to the leaf may be nobody's by now (S3). */
+static void merging_end(struct tree_session *session, struct tree *tree, const struct unmerged_merge *merge,
+                        int status)
+{
+    struct format_key_copy key;
+    format_key_store(&key, merge->key); /* the table's is gone with the entry */
+    if (unmerged_merged(tree_log_table(tree), session->pool.epoch, merge, end_of(status)) &&
+        !merge->deleted && tree->values.released)
+        tree->values.released(tree->values_context, session, key.bytes, key.length, merge->value,
+                              merge->length, NULL, 0);
+}
+
 int tree_logged_merge_one(struct tree_session *session, struct tree *tree, const struct unmerged_merge *merge)
 {
     struct one one = {.merge = merge};
@@ -63,7 +84,7 @@ int tree_logged_merge_one(struct tree_session *session, struct tree *tree, const
     session->ahead_count = ahead_count;
     if (!status && one.existed)
         release(session, tree, merge, one.old, one.old_length);
-    unmerged_merged(tree_log_table(tree), session->pool.epoch, merge, !status);
+    merging_end(session, tree, merge, status);
     return status;
 }
 
@@ -132,7 +153,7 @@ int tree_log_apply(struct tree_session *session, struct tree *tree, struct forma
             *least = merge->sequence;
         *merged += !status;
         first = first ? first : status;
-        unmerged_merged(table, session->pool.epoch, merge, !status);
+        merging_end(session, tree, merge, status);
     }
     session->through = session->draining = false;
     return first;

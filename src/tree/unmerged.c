@@ -339,7 +339,7 @@ static void value_set(const struct unmerged *table, struct unmerged_value *to, c
     assert(!value || value->length <= table->value_bytes);
     (void)table;
     to->present = true;
-    to->leafed = to->fragile = false;
+    to->leafed = to->fragile = to->ended = false;
     to->deleted = !value;
     to->length = value ? (uint8_t)value->length : 0;
     to->sequence = sequence;
@@ -378,14 +378,19 @@ void unmerged_mark(struct unmerged *table, struct unmerged_node *node, bool frag
     spinlock_unlock(&shard->lock);
 }
 
-/* Nothing else names what the committed value does: its leaf does not have it, and no merging brings it
- * there.
- */
-static bool committed_alone(const struct unmerged_node *node)
+/* A change takes the committed value's place. True: nothing else names what that does, and the change's task
+ * frees it. False: its leaf may have it, and the next merging frees it; or a merging is bringing it there,
+ * which frees it if it does not get there. */
+static bool committed_end(struct unmerged_node *node)
 {
-    const struct unmerged_value *committed = &node->committed;
-    return committed->present && !committed->leafed &&
-           !(node->merging && node->merged == committed->sequence);
+    struct unmerged_value *committed = &node->committed;
+    if (!committed->present || committed->leafed)
+        return false;
+    committed->ended = true;
+    if (!node->merging || node->merged != committed->sequence)
+        return true;
+    node->overtaken = true;
+    return false;
 }
 
 /* The pending value is the key's from now on. */
@@ -411,8 +416,7 @@ void unmerged_settle(struct epoch_slot *slot, struct unmerged_write *write, enum
     const uint64_t sequence = atomic_load_relaxed(&write->frame->first) + write->index;
     switch (fate) {
     case UNMERGED_COMMITTED:
-        /* What is being merged gets to the leaf, and leaves that by a later merging. */
-        write->replaced = !write->first || committed_alone(node);
+        write->replaced = !write->first || committed_end(node);
         if (last)
             pending_commit(node, sequence);
         break;
@@ -494,27 +498,29 @@ bool unmerged_take_one(struct unmerged *table, struct unmerged_node *node, struc
 {
     struct unmerged_shard *shard = unmerged_shard(table, node);
     spinlock_lock(&shard->lock);
-    bool taken = node->committed.present && !node->merging;
+    bool taken = unmerged_mergeable(node);
     if (taken)
         unmerged_merge_of(node, merge);
     spinlock_unlock(&shard->lock);
     return taken;
 }
 
-void unmerged_merged(struct unmerged *table, struct epoch_slot *slot, const struct unmerged_merge *merge,
-                     bool done)
+bool unmerged_merged(struct unmerged *table, struct epoch_slot *slot, const struct unmerged_merge *merge,
+                     enum unmerged_end end)
 {
     struct unmerged_node *node = merge->node;
     struct unmerged_shard *shard = unmerged_shard(table, node);
     spinlock_lock(&shard->lock);
     assert(node->merging);
-    node->merging = node->dropped = false;
+    const bool alone = node->overtaken && end == UNMERGED_NOT_DONE;
+    node->merging = node->dropped = node->overtaken = false;
     if (node->committed.present && node->committed.sequence == merge->sequence) {
-        node->committed.present = !done;
-        node->committed.leafed = true;
+        node->committed.present = end != UNMERGED_DONE;
+        node->committed.leafed |= end == UNMERGED_PERHAPS;
     }
     unmerged_reap(table, slot, node);
     spinlock_unlock(&shard->lock);
+    return alone;
 }
 
 bool unmerged_void(struct unmerged *table, struct format_key key)

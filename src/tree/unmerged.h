@@ -154,9 +154,11 @@ struct unmerged_merge {
 uint32_t unmerged_take(struct unmerged *table, struct epoch_slot *slot, const struct format_key *from,
                        const struct format_key *to, struct unmerged_merge *merges, uint32_t capacity,
                        struct format_key_copy *after, uint64_t *least, bool *end);
-/* `done`: the leaf has it. Else it stays, and the leaf may have it nevertheless. */
-void unmerged_merged(struct unmerged *table, struct epoch_slot *slot, const struct unmerged_merge *merge,
-                     bool done);
+/* The leaf has it, does not have it, or nobody knows. Unless it has it, the entry stays. True: nothing refers
+ * any more to what the entry's value names: another has taken its place, and the leaf did not get it. */
+enum unmerged_end { UNMERGED_DONE, UNMERGED_NOT_DONE, UNMERGED_PERHAPS };
+bool unmerged_merged(struct unmerged *table, struct epoch_slot *slot, const struct unmerged_merge *merge,
+                     enum unmerged_end end);
 /* In an operation that has announced the key's row: whether what is being merged of the key was dropped, so
  * that it must not be put into the leaf, however the range came back. */
 bool unmerged_void(struct unmerged *table, struct format_key key);

@@ -223,7 +223,7 @@ static bool take(struct unmerged_node *node, struct unmerged_merge *merge, uint6
         earliest = node->committed.sequence;
     if (earliest < *least)
         *least = earliest;
-    if (!node->committed.present || node->merging)
+    if (!unmerged_mergeable(node))
         return false;
     unmerged_merge_of(node, merge);
     return true;

@@ -28,6 +28,8 @@ struct unmerged_value {
     bool present, deleted;
     bool leafed;  /* its leaf may have it already */
     bool fragile; /* pending: see unmerged_mark */
+    bool ended; /* committed: a change has taken its place, and more of that change's frame are to come. What
+                   it names is freed already, or by the merging under way; no other merging takes it */
     uint8_t length;
     uint64_t sequence; /* of what is committed or doubtful */
     uint8_t *bytes;    /* in the node's memory */
@@ -45,6 +47,7 @@ struct unmerged_node {
     struct wakeup *awaiting;               /* the latch's holder waits for the fate of what is pending */
     bool latched, merging;
     bool dropped;    /* while it was being merged: that must not reach the leaf */
+    bool overtaken;  /* what is being merged is the key's no more, and its leaf had not got it before */
     bool doubt;      /* what is pending was in a frame that may have been written or not */
     bool listed;     /* also under the order's lock: in the ordered list */
     uint64_t merged; /* the sequence of what is being merged */
@@ -80,6 +83,12 @@ static inline struct unmerged_shard *unmerged_shard(struct unmerged *table, cons
 static inline struct format_key unmerged_key(const struct unmerged_node *node)
 {
     return (struct format_key){node->key, node->key_length};
+}
+
+/* Under the shard's lock. */
+static inline bool unmerged_mergeable(const struct unmerged_node *node)
+{
+    return node->committed.present && !node->committed.ended && !node->merging;
 }
 
 /* ---- unmerged_order.c; the shard's lock is held ---- */

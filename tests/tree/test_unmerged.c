@@ -63,15 +63,23 @@ static uint64_t value_number(const uint8_t *bytes, uint32_t length)
 /* ---- the reference ---- */
 
 struct held {
-    bool present, leafed;
+    bool present, leafed, ended;
     uint64_t value, sequence; /* value 0: deleted */
+};
+
+/* What became of a value, as of one that names a record (S3): each that was committed is freed once it is
+ * neither in the table nor in the leaf, and not before. */
+struct fate {
+    bool committed, freed;
+    bool aside; /* nobody has to free it, or another process */
 };
 
 struct entry {
     struct held committed, pending;
     int frame; /* of what is pending; -1: none, or it is doubtful */
-    bool doubt, merging, dropped;
+    bool doubt, merging, dropped, overtaken;
     uint64_t doubtful, merged; /* merged: of what is being merged */
+    uint64_t before;           /* the value that was settled last, in the frame that is being settled */
     uint64_t leaf;             /* 0: the leaf has none */
 };
 
@@ -79,6 +87,7 @@ struct change {
     unsigned key;
     uint64_t value;
     bool first;
+    bool again; /* what is doubtful is logged once more */
     struct unmerged_write write;
 };
 
@@ -99,7 +108,20 @@ struct model {
     struct frame frames[FRAMES];
     struct unmerged_merge merges[KEYS];
     unsigned merge_count;
+    struct fate fates[2 * STEPS]; /* of values, by their numbers */
 };
+
+static void value_freed(struct model *model, uint64_t value)
+{
+    struct fate *fate = &model->fates[value];
+    assert_true(!value || fate->aside || (fate->committed && !fate->freed));
+    fate->freed = true;
+}
+
+static void value_aside(struct model *model, uint64_t value)
+{
+    model->fates[value].aside = true;
+}
 
 static void check_find(struct model *model, unsigned number)
 {
@@ -143,8 +165,10 @@ static void op_write(struct model *model, unsigned number)
                           : random_below(&model->random, 5) ? ++model->values
                                                             : 0;
         struct format_key put = {value, wanted ? value_make(wanted, value) : 0};
-        *change = (struct change){
-            .key = number, .value = wanted, .first = !entry->pending.present || entry->frame < 0};
+        *change = (struct change){.key = number,
+                                  .value = wanted,
+                                  .first = !entry->pending.present || entry->frame < 0,
+                                  .again = look.doubtful || entry->doubt};
         unmerged_write(model->table, node, wanted ? &put : NULL, &frame->drawn, frame->count, &change->write);
         entry->pending = (struct held){.present = true, .value = wanted};
         entry->frame = chosen;
@@ -161,6 +185,28 @@ static void frame_draw(struct model *model, struct frame *frame)
     model->counter += frame->count;
 }
 
+/* A change that is committed takes a value's place: who frees that? */
+static void change_replaces(struct model *model, const struct change *change)
+{
+    struct entry *entry = &model->entries[change->key];
+    struct held *held = &entry->committed;
+    const bool merging = entry->merging && entry->merged == held->sequence;
+    const bool alone = held->present && !held->leafed && !merging;
+    const uint64_t before = change->first ? held->present ? held->value : 0 : entry->before;
+    assert_int_equal(change->write.replaced, !change->first || alone);
+    /* A value that may be in the leaf is merged before another takes its place, but for these tests. */
+    if (change->again || (change->first && held->leafed))
+        value_aside(model, before);
+    else if (change->write.replaced)
+        value_freed(model, before);
+    if (change->first && held->present && !held->leafed) {
+        held->ended = true;
+        entry->overtaken |= merging;
+    }
+    entry->before = change->value;
+    model->fates[change->value].committed = true;
+}
+
 static void change_settled(struct model *model, struct frame *frame, unsigned index, enum unmerged_fate fate)
 {
     struct change *change = &frame->changes[index];
@@ -171,9 +217,7 @@ static void change_settled(struct model *model, struct frame *frame, unsigned in
         last &= frame->changes[i].key != change->key;
     unmerged_settle(model->slot, &change->write, fate);
     if (fate == UNMERGED_COMMITTED)
-        assert_int_equal(change->write.replaced,
-                         !change->first || (entry->committed.present && !entry->committed.leafed &&
-                                            !(entry->merging && entry->merged == entry->committed.sequence)));
+        change_replaces(model, change);
     if (!last)
         return;
     entry->frame = -1;
@@ -187,18 +231,6 @@ static void change_settled(struct model *model, struct frame *frame, unsigned in
         entry->doubtful = entry->doubt && entry->doubtful < sequence ? entry->doubtful : sequence;
         entry->doubt = true;
     }
-}
-
-static void op_settle(struct model *model)
-{
-    struct frame *frame = &model->frames[random_below(&model->random, FRAMES)];
-    const uint64_t luck = random_below(&model->random, 10);
-    enum unmerged_fate fate = luck < 6 ? UNMERGED_COMMITTED : luck < 8 ? UNMERGED_REFUSED : UNMERGED_UNKNOWN;
-    frame_draw(model, frame);
-    for (unsigned i = 0; i < frame->count; i++)
-        change_settled(model, frame, i, fate);
-    frame->count = 0;
-    frame->drawn.first = UNMERGED_UNDRAWN;
 }
 
 /* What the table must answer of the least sequence that is not merged, among those that it has looked at. */
@@ -216,7 +248,7 @@ static uint64_t least_of(const struct model *model, const struct entry *entry)
 
 static void op_take(struct model *model)
 {
-    unsigned from = (unsigned)random_below(&model->random, KEYS);
+    unsigned from = random_chance(&model->random, 0.3) ? 0 : (unsigned)random_below(&model->random, KEYS);
     unsigned to = from + (unsigned)random_below(&model->random, KEYS - from) + 1;
     uint32_t capacity = 1 + (uint32_t)random_below(&model->random, 150);
     uint8_t lower[8], upper[8];
@@ -235,7 +267,7 @@ static void op_take(struct model *model)
         struct entry *entry = &model->entries[k];
         uint64_t one = least_of(model, entry);
         expected = one < expected ? one : expected;
-        if (!entry->committed.present || entry->merging)
+        if (!entry->committed.present || entry->committed.ended || entry->merging)
             continue;
         assert_true(taken < count);
         assert_int_equal(key_number(merges[taken].key), k);
@@ -252,6 +284,15 @@ static void op_take(struct model *model)
     model->merge_count += count;
 }
 
+static void leaf_put(struct model *model, struct entry *entry, uint64_t value, enum unmerged_end end)
+{
+    if (entry->leaf != value && end == UNMERGED_DONE)
+        value_freed(model, entry->leaf);
+    else if (entry->leaf != value)
+        value_aside(model, entry->leaf);
+    entry->leaf = value;
+}
+
 /* Any of those under way ends. */
 static void op_merged(struct model *model)
 {
@@ -260,17 +301,40 @@ static void op_merged(struct model *model)
     unsigned which = (unsigned)random_below(&model->random, model->merge_count);
     struct unmerged_merge *merge = &model->merges[which];
     struct entry *entry = &model->entries[key_number(merge->key)];
-    bool done = random_below(&model->random, 4) && !entry->dropped;
+    const uint64_t value = merge->deleted ? 0 : value_number(merge->value, merge->length);
+    const uint64_t luck = entry->dropped ? 0 : random_below(&model->random, 8);
+    const enum unmerged_end end = luck < 2 ? UNMERGED_NOT_DONE : luck < 3 ? UNMERGED_PERHAPS : UNMERGED_DONE;
     assert_int_equal(unmerged_void(model->table, merge->key), entry->dropped);
-    if (done)
-        entry->leaf = merge->deleted ? 0 : value_number(merge->value, merge->length);
-    unmerged_merged(model->table, model->slot, merge, done);
+    if (end == UNMERGED_PERHAPS)
+        value_aside(model, value);
+    if (end == UNMERGED_DONE || (end == UNMERGED_PERHAPS && random_chance(&model->random, 0.5)))
+        leaf_put(model, entry, value, end);
+    bool alone = unmerged_merged(model->table, model->slot, merge, end);
+    assert_int_equal(alone, end == UNMERGED_NOT_DONE && entry->overtaken);
+    if (alone)
+        value_freed(model, value);
     if (entry->committed.present && entry->committed.sequence == merge->sequence) {
-        entry->committed.present = !done;
-        entry->committed.leafed = true;
+        entry->committed.present = end != UNMERGED_DONE;
+        entry->committed.leafed |= end == UNMERGED_PERHAPS;
     }
-    entry->merging = entry->dropped = false;
+    entry->merging = entry->dropped = entry->overtaken = false;
     *merge = model->merges[--model->merge_count];
+}
+
+static void op_settle(struct model *model)
+{
+    struct frame *frame = &model->frames[random_below(&model->random, FRAMES)];
+    const uint64_t luck = random_below(&model->random, 10);
+    enum unmerged_fate fate = luck < 6 ? UNMERGED_COMMITTED : luck < 8 ? UNMERGED_REFUSED : UNMERGED_UNKNOWN;
+    frame_draw(model, frame);
+    for (unsigned i = 0; i < frame->count; i++) {
+        change_settled(model, frame, i, fate);
+        if (!random_below(&model->random, 8)) /* other threads merge meanwhile */
+            op_take(model);
+        op_merged(model);
+    }
+    frame->count = 0;
+    frame->drawn.first = UNMERGED_UNDRAWN;
 }
 
 static void op_adopt(struct model *model)
@@ -284,6 +348,8 @@ static void op_adopt(struct model *model)
     struct format_key put = {value, wanted ? value_make(wanted, value) : 0};
     assert_true(
         unmerged_adopt(model->table, key_make(number, bytes), wanted ? &put : NULL, ++model->counter));
+    value_aside(model, entry->committed.value);
+    model->fates[wanted].committed = true;
     entry->committed =
         (struct held){.present = true, .leafed = true, .value = wanted, .sequence = model->counter};
 }
@@ -303,6 +369,9 @@ static void op_drop(struct model *model)
         struct entry *entry = &model->entries[k];
         const bool held = entry->committed.present || entry->pending.present;
         entry->dropped |= entry->merging && held;
+        value_aside(model, entry->committed.value); /* another process inherits it, and has the leaf */
+        value_aside(model, entry->leaf);
+        entry->leaf = 0;
         entry->committed = entry->pending = (struct held){0};
         entry->doubt = false;
     }
@@ -364,16 +433,30 @@ static void op_runs(struct model *model)
     assert_true(runs <= 1 + KEYS / UNMERGED_RUN_MAX);
 }
 
+/* The table or the leaf has it, so it was not freed. It counts as if it was from here on. */
+static void value_held(struct model *model, uint64_t value)
+{
+    value_freed(model, value);
+}
+
 static void everything_ends(struct model *model)
 {
-    while (model->merge_count)
-        op_merged(model);
     for (unsigned i = 0; i < FRAMES; i++) {
         struct frame *frame = &model->frames[i];
         frame_draw(model, frame);
         for (unsigned c = 0; c < frame->count; c++)
             change_settled(model, frame, c, UNMERGED_REFUSED);
     }
+    while (model->merge_count)
+        op_merged(model);
+    for (unsigned k = 0; k < KEYS; k++) {
+        struct entry *entry = &model->entries[k];
+        value_held(model, entry->leaf);
+        if (!entry->committed.present || entry->committed.value != entry->leaf)
+            value_held(model, entry->committed.present ? entry->committed.value : 0);
+    }
+    for (uint64_t v = 1; v <= model->values; v++)
+        assert_true(!model->fates[v].committed || model->fates[v].freed || model->fates[v].aside);
     unmerged_drop(model->table, model->slot, (struct format_key){0}, NULL);
     assert_int_equal(unmerged_count(model->table), 0);
     assert_int_equal(unmerged_bytes(model->table), 0);
@@ -383,7 +466,8 @@ static void step(struct model *model)
 {
     uint64_t what = random_below(&model->random, 1000);
     if (what < 550)
-        op_write(model, (unsigned)random_below(&model->random, KEYS));
+        op_write(model,
+                 (unsigned)random_below(&model->random, random_chance(&model->random, 0.3) ? 12 : KEYS));
     else if (what < 600)
         frame_draw(model, &model->frames[random_below(&model->random, FRAMES)]);
     else if (what < 660)
@@ -426,6 +510,124 @@ static void against_a_reference(void **state)
         unmerged_destroy(model->table);
         epoch_domain_destroy(model->domain);
         free(model);
+    }
+}
+
+/* ---- who frees what (S3), step by step ---- */
+
+struct steps {
+    struct unmerged *table;
+    struct epoch_domain *domain;
+    struct epoch_slot *slot;
+    struct unmerged_frame frame;
+    struct unmerged_write writes[3];
+};
+
+static void step_write(struct steps *steps, uint32_t index)
+{
+    uint8_t bytes[8], value[VALUE];
+    bool busy;
+    struct unmerged_node *node = unmerged_latch_try(steps->table, key_make(1, bytes), &busy);
+    struct format_key put = {value, value_make(index + 1, value)};
+    unmerged_write(steps->table, node, &put, &steps->frame, index, &steps->writes[index]);
+    unmerged_unlatch(steps->table, steps->slot, node);
+}
+
+/* Whether the change's task frees what was there before. */
+static bool step_settle(struct steps *steps, uint32_t index)
+{
+    unmerged_settle(steps->slot, &steps->writes[index], UNMERGED_COMMITTED);
+    return steps->writes[index].replaced;
+}
+
+static uint32_t step_take(struct steps *steps, struct unmerged_merge *merge)
+{
+    struct format_key_copy after;
+    uint64_t least = UINT64_MAX;
+    bool end;
+    return unmerged_take(steps->table, steps->slot, NULL, NULL, merge, 1, &after, &least, &end);
+}
+
+/* A first value is committed and, where `taken` is asked for, being merged. A frame has two more, of which
+ * the first one is settled. */
+static void steps_begin(struct steps *steps, struct unmerged_merge *taken)
+{
+    *steps = (struct steps){.table = unmerged_create(VALUE), .domain = epoch_domain_create()};
+    steps->slot = epoch_slot_acquire(steps->domain);
+    step_write(steps, 0);
+    steps->frame.first = 2;
+    assert_false(step_settle(steps, 0));
+    assert_int_equal(taken ? step_take(steps, taken) : 1, 1);
+    steps->frame.first = UNMERGED_UNDRAWN;
+    step_write(steps, 1);
+    step_write(steps, 2);
+    steps->frame.first = 5;
+    assert_int_equal(step_settle(steps, 1), !taken);
+}
+
+static void steps_end(struct steps *steps)
+{
+    epoch_slot_release(steps->slot);
+    unmerged_destroy(steps->table);
+    epoch_domain_destroy(steps->domain);
+}
+
+/* What was replaced, and is freed, is not merged before the rest of the frame is settled. */
+static void ended(void **state)
+{
+    struct unmerged_merge merge;
+    struct steps steps;
+    (void)state;
+    steps_begin(&steps, NULL);
+    assert_int_equal(step_take(&steps, &merge), 0);
+    assert_true(step_settle(&steps, 2));
+    assert_int_equal(step_take(&steps, &merge), 1);
+    assert_true(value_number(merge.value, merge.length) == 3);
+    assert_false(unmerged_merged(steps.table, steps.slot, &merge, UNMERGED_DONE));
+    steps_end(&steps);
+}
+
+/* What was replaced while it was being merged is the merging's to free, if that did nothing: before the rest
+ * of the frame is settled, behind it, or when the range has left. */
+static void overtaken(void **state)
+{
+    (void)state;
+    for (unsigned when = 0; when < 3; when++)
+        for (enum unmerged_end end = UNMERGED_DONE; end <= UNMERGED_PERHAPS; end++) {
+            struct unmerged_merge merge, next;
+            struct steps steps;
+            steps_begin(&steps, &merge);
+            if (when)
+                assert_true(step_settle(&steps, 2));
+            if (when == 2)
+                unmerged_drop(steps.table, steps.slot, (struct format_key){0}, NULL);
+            assert_int_equal(unmerged_merged(steps.table, steps.slot, &merge, end), end == UNMERGED_NOT_DONE);
+            if (!when)
+                assert_int_equal(step_take(&steps, &next), 0);
+            if (!when)
+                assert_true(step_settle(&steps, 2));
+            assert_int_equal(step_take(&steps, &next), when < 2);
+            steps_end(&steps);
+        }
+}
+
+/* A merging that did nothing leaves its entry as it was: the write that replaces it frees it. */
+static void not_done(void **state)
+{
+    struct unmerged_merge merge;
+    struct steps steps;
+    (void)state;
+    for (enum unmerged_end end = UNMERGED_NOT_DONE; end <= UNMERGED_PERHAPS; end++) {
+        steps = (struct steps){.table = unmerged_create(VALUE), .domain = epoch_domain_create()};
+        steps.slot = epoch_slot_acquire(steps.domain);
+        step_write(&steps, 0);
+        steps.frame.first = 2;
+        assert_false(step_settle(&steps, 0));
+        assert_int_equal(step_take(&steps, &merge), 1);
+        assert_false(unmerged_merged(steps.table, steps.slot, &merge, end));
+        step_write(&steps, 1);
+        assert_int_equal(step_settle(&steps, 1), end == UNMERGED_NOT_DONE);
+        steps_end(&steps);
     }
 }
 
@@ -552,13 +754,13 @@ static bool merge_some(struct shared *shared, struct epoch_slot *slot, struct ra
     bool end;
     uint32_t count = unmerged_take(shared->table, slot, NULL, NULL, merges, HOT, &after, &least, &end);
     for (uint32_t i = 0; i < count; i++) {
-        bool done = random_below(random, 8);
+        const enum unmerged_end how = random_below(random, 8) ? UNMERGED_DONE : UNMERGED_NOT_DONE;
         unsigned number = key_number(merges[i].key);
         uint64_t value = value_number(merges[i].value, merges[i].length);
         assert_true(value >= shared->leaves[number]);
-        if (done) /* release: before it leaves the table */
+        if (how == UNMERGED_DONE) /* release: before it leaves the table */
             atomic_store_release(&shared->leaves[number], value);
-        unmerged_merged(shared->table, slot, &merges[i], done);
+        unmerged_merged(shared->table, slot, &merges[i], how);
     }
     return count;
 }
@@ -640,7 +842,8 @@ static void on_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(against_a_reference),
+        cmocka_unit_test(against_a_reference), cmocka_unit_test(ended),
+        cmocka_unit_test(overtaken),           cmocka_unit_test(not_done),
         cmocka_unit_test(on_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
