@@ -23,6 +23,9 @@
 
 void sim_on_loss(struct sim *sim, void (*lost)(void *, int, int), void *argument)
 {
+    sim->losing = lost;
+    if (!lost) /* processes are fenced still */
+        return;
     sim->on_loss = lost;
     sim->on_loss_argument = argument;
 }
@@ -103,7 +106,7 @@ static void lose(struct sim *sim, struct sim_link *link)
 
 void sim_link_dice(struct sim *sim, struct sim_compute *compute, uint16_t node)
 {
-    if (!sim->on_loss || !sim_dice(sim, SIM_DIE_LOSE, sim->faults.lose))
+    if (!sim->losing || !sim_dice(sim, SIM_DIE_LOSE, sim->faults.lose))
         return;
     struct sim_link *link = sim_link_get(compute, node);
     if (link && link->lost == link->known)
@@ -114,7 +117,7 @@ static void cut(void *argument)
 {
     struct sim_link *link = argument;
     struct sim *sim = link->compute->sim;
-    if (sim->on_loss && !link->compute->dead && sim_link_stands(sim, link))
+    if (sim->losing && !link->compute->dead && sim_link_stands(sim, link))
         lose(sim, link);
 }
 

@@ -92,8 +92,8 @@ void sim_stall_memory(struct sim *sim, int memory, uint64_t ns);
  * where the compute node is dead, or before sim_on_loss was called. */
 void sim_cut(struct sim *sim, int compute, int memory);
 /* Connections may be lost from now on (sim_faults.lose): `lost` runs when the memory node has fenced the
- * compute node, which goes on living (there the test calls memory_node_release_locks). NULL: no more losses.
- */
+ * compute node, which goes on living (there the test calls memory_node_release_locks). NULL: no more losses;
+ * what processes fence by fabric_fence is told as before. */
 void sim_on_loss(struct sim *sim, void (*lost)(void *, int compute, int memory), void *argument);
 /* Connections lost so far. */
 uint64_t sim_losses(const struct sim *sim);

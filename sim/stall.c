@@ -30,7 +30,7 @@ static void lease_over(void *argument)
     struct sim_compute *compute = argument;
     struct sim *sim = compute->sim;
     assert(compute->stalled_until > sim->now);
-    if (compute->dead || !sim->on_loss)
+    if (compute->dead || !sim->losing)
         return;
     for (uint32_t node = 0; node < sim->memory_count; node++) {
         struct sim_link *link = sim_link_get(compute, (uint16_t)node);

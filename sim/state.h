@@ -48,6 +48,7 @@ struct sim {
     struct random dice[SIM_DICE], user_random;
     void (*see)(void *, const struct sim_observation *);
     void *see_context;
+    bool losing; /* connections may be lost, for other reasons than fabric_fence */
     void (*on_loss)(void *, int compute, int memory);
     void *on_loss_argument;
     uint64_t losses;

@@ -171,25 +171,26 @@ static bool changing(const struct world *world)
     return false;
 }
 
-/* Whether ranges are changed or inherited, or something is left to merge, or is merged just now. */
-static bool working(const struct world *world)
+/* Whether ranges are changed or inherited, or something is left to merge, or is merged just now: the first
+ * compute node of which that is so, and what it does. NULL: none. */
+static const char *working(const struct world *world, unsigned *number)
 {
     for (unsigned i = 0; i < world->compute_count; i++) {
         const struct world_keepers *keepers = world->computes[i].keepers;
         struct owner_stats owner;
-        struct log_stats stats;
+        struct log_stats stats = {0};
         if (!keepers || !sim_compute_alive(world->sim, (int)i))
             continue;
         owner_stats(keepers->owner, &owner);
+        if (keepers->log)
+            log_stats(keepers->log, &stats);
+        *number = i;
         if (owner.busy)
-            return true;
-        if (!keepers->log)
-            continue;
-        log_stats(keepers->log, &stats);
+            return "changes the map of ranges, or has heirs there";
         if (stats.unmerged || stats.merging)
-            return true;
+            return stats.unmerged ? "has entries to merge" : "merges";
     }
-    return false;
+    return NULL;
 }
 
 void world_ranges_settle(struct world_task *task)
@@ -201,11 +202,13 @@ void world_ranges_settle(struct world_task *task)
         task_sleep(read_lease(world));
     task_sleep(SETTLE_TICKS * TICK_LEASES * read_lease(world));
     /* What is under way has locks, and blocks that nothing names yet. */
-    unsigned looks = 0;
-    while (looks++ < WORK_LOOKS && working(world) && !driver_stopped(&task->driver))
+    unsigned looks = 0, number = 0;
+    const char *work = NULL;
+    while (looks++ < WORK_LOOKS && (work = working(world, &number)) && !driver_stopped(&task->driver))
         task_sleep(read_lease(world));
     if (looks > WORK_LOOKS)
-        world_fail(world, BANYAN_ETIMEOUT, "inheriting or merging does not come to an end");
+        world_fail(world, BANYAN_ETIMEOUT,
+                   "inheriting or merging does not come to an end: compute node %u %s", number, work);
 }
 
 static void problem(void *context, const char *text)

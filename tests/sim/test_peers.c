@@ -145,16 +145,29 @@ static void fence_other(void *argument)
     assert_int_equal(fabric_notice(fabric_of(party, 1)), 12);
 }
 
+static void told(void *argument, int compute, int memory)
+{
+    unsigned *fenced = argument;
+    assert_true(compute == 1 && memory == 0);
+    ++*fenced;
+}
+
+/* Whoever frees the locks of a fenced process is told of it also when no connection is lost by itself. */
 static void test_a_fenced_lease_ends(void **state)
 {
     (void)state;
     struct party party = {0};
+    unsigned fenced = 0;
     struct sim_params params;
     sim_params_default(&params);
     params.read_lease_ns = LEASE_NS;
     party_open(&party, &params, 1, NULL, fence_other, &party);
+    sim_on_loss(party.cluster.sim, told, &fenced);
+    sim_on_loss(party.cluster.sim, NULL, NULL);
+    sim_cut(party.cluster.sim, 0, 0); /* nothing happens */
     assert_int_equal(sim_run(party.cluster.sim, UINT64_MAX), 0);
     assert_int_equal(sim_losses(party.cluster.sim), 1);
+    assert_int_equal(fenced, 1);
     cluster_destroy(&party.cluster);
 }
 
