@@ -190,10 +190,16 @@ static void met(struct tree_session *session, const struct tree_row *row)
     session->met_epoch = row->epoch;
 }
 
+/* What the session may do with the row's leaves: it may merge what leaves. */
+static enum tree_right row_right(const struct tree_session *session, const struct tree_row *row)
+{
+    return row->drains && session->draining ? TREE_OWNED : row->right;
+}
+
 static void session_rely(struct tree_session *session, const struct tree_row *row)
 {
-    const bool mine = row->right == TREE_OWNED || (row->drains && session->draining);
-    session->right = mine ? TREE_OWNED : row->right;
+    session->right = row_right(session, row);
+    const bool mine = session->right == TREE_OWNED;
     session->drains = mine && row->right != TREE_OWNED;
     session->logged = row->logged || session->drains;
     session->log_epoch = session->drains ? row->drain_epoch : row->epoch;
@@ -256,7 +262,7 @@ static enum tree_right enter(struct tree_session *session, struct tree *tree, st
         atomic_store_release(&session->announced, (uintptr_t)row);
     }
     session->row = row;
-    if (__builtin_expect(row->right <= TREE_OWNED || (row->drains && session->draining), 1)) {
+    if (__builtin_expect(row_right(session, row) <= TREE_OWNED, 1)) {
         incarnation_bind(session, table);
         session_rely(session, row);
         return session->right;
@@ -381,8 +387,6 @@ int tree_not_owned(struct tree_session *session, const struct tree *tree)
 
 static bool row_covers(const struct tree_row *row, struct format_key lower, bool below)
 {
-    if (row->right > TREE_OWNED)
-        return false;
     int order = row->lower.length ? format_key_compare(lower, row->lower) : 1;
     if (below ? order <= 0 : order < 0)
         return false;
@@ -398,7 +402,10 @@ static bool covers(const struct tree_session *session, struct format_key lower, 
         return false;
     if (session->row)
         return row_covers(session->row, lower, below);
-    return tree_table_find(session->table, lower, below)->right == session->right;
+    const struct tree_row *row = tree_table_find(session->table, lower, below);
+    /* Of a row that leaves only where the lists are bound to its incarnation already. */
+    return row_right(session, row) == session->right &&
+           (row->right <= TREE_OWNED || session->pool.incarnation <= row->drain_incarnation);
 }
 
 bool tree_rights_cover(const struct tree_session *session, struct format_key lower)

@@ -1129,6 +1129,58 @@ static void others_leaves_in_the_way_stay_half_done(void **state)
     memory_node_destroy(rig.memory);
 }
 
+static enum tree_verdict merged(void *context, const void *old, size_t old_length, void *value,
+                                size_t *length)
+{
+    (void)context, (void)old, (void)old_length;
+    memset(value, 3, VALUE_BYTES);
+    *length = VALUE_BYTES;
+    return TREE_PUT;
+}
+
+/* A died in the middle of a split, B owns the range now, and it leaves B: B's merging finishes the split,
+ * since nobody else does before B has merged. */
+static void what_leaves_is_finished_by_its_owner(void **state)
+{
+    (void)state;
+    for (unsigned batch = 0; batch < 2; batch++) {
+        struct rig rig;
+        struct tree_check_report report;
+        unsigned least = 4;
+        uint8_t key[8], value[VALUE_BYTES] = {3};
+        uint64_t last = 0;
+        rig_open(&rig);
+        adopt_all(&rig, (const struct part[]){{0, A}}, 1);
+        stepper_kill(rig.sides[A].fabric, long_list, 2, &least); /* the sibling and the mark */
+        while (!put(&rig, A, ++last * STEP, 1))
+            assert_true(last < 100);
+        assert_true(stepper_met(rig.sides[A].fabric));
+        rig.logged = 1;
+        rig.version++;
+        assert_int_equal(adopt(&rig, B, (const struct part[]){{0, B}}, 1), 0);
+        rig.version++;
+        assert_int_equal(adopt(&rig, B, (const struct part[]){{0, LEAVING}}, 1), 0);
+        struct tree_session *session = rig.sides[B].session;
+        tree_session_stats_reset(session);
+        session->draining = true;
+        key_make(STEP, key);
+        struct tree_item item = {.key = key, .key_length = 8, .value = value, .length = sizeof value};
+        memset(value, 3, sizeof value);
+        if (batch)
+            assert_int_equal(tree_multi_put(session, rig.sides[B].tree, &item, 1), 0);
+        else
+            assert_int_equal(tree_modify_here(session, rig.sides[B].tree, key, 8, merged, NULL), 0);
+        session->draining = false;
+        assert_true(tree_session_stats(session)->retries <= 2);
+        assert_int_equal(tree_check(rig.sides[C].session, rig.sides[C].tree, &report, NULL, NULL), 0);
+        assert_int_equal(report.marked, 0);
+        assert_int_equal(get(&rig, C, STEP), 3);
+        for (unsigned i = 0; i < SIDES; i++)
+            side_close(&rig.sides[i], false);
+        memory_node_destroy(rig.memory);
+    }
+}
+
 /* ---- O1: adopting waits -------------------------------------------------------------------------- */
 
 struct waiting {
@@ -1487,6 +1539,7 @@ int main(void)
         cmocka_unit_test(first_leaves_never_die),
         cmocka_unit_test(others_leave_half_done_leaves_to_the_owner),
         cmocka_unit_test(others_leaves_in_the_way_stay_half_done),
+        cmocka_unit_test(what_leaves_is_finished_by_its_owner),
         cmocka_unit_test(adopting_waits_for_what_relies_on_it),
         cmocka_unit_test(adopting_waits_for_nothing_else),
         cmocka_unit_test(what_leaves_is_merged_by_its_owner),
