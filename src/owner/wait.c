@@ -139,11 +139,13 @@ static uint64_t pause_of(uint64_t waited)
     return pause < SLEEP_NS ? SLEEP_NS : pause < SLEEP_LAST_NS ? pause : SLEEP_LAST_NS;
 }
 
-/* An error of the network is no reason to give up before the time-out. */
+/* An error of the network is no reason to give up before the time-out, nor is that this process finds no room
+ * for what it has to merge before a range moves on: that is not the operation's, which may read alone. */
 static bool passing(int status)
 {
-    return status == BANYAN_ENET || status == BANYAN_ETIMEOUT || status == BANYAN_EFENCED ||
-           status == BANYAN_EUNKNOWN || status == BANYAN_EBUSY || status == BANYAN_ECONFLICT;
+    return status == BANYAN_ENOSPC || status == BANYAN_ENET || status == BANYAN_ETIMEOUT ||
+           status == BANYAN_EFENCED || status == BANYAN_EUNKNOWN || status == BANYAN_EBUSY ||
+           status == BANYAN_ECONFLICT;
 }
 
 static bool is_keeper(struct owner *owner)
@@ -163,6 +165,15 @@ static void inherit(struct owner *owner, struct tree_session *session, uint64_t 
         (void)owner_heirs_step(owner, session);
 }
 
+/* Where this process finds no room for what it has to merge, that is the reason. */
+static int timed_out(struct owner *owner, struct tree_session *session, struct tree *tree,
+                     struct fabric_process peer)
+{
+    bool done;
+    return hear(owner, session, &done) == BANYAN_ENOSPC ? BANYAN_ENOSPC
+                                                        : unreachable(owner, session, tree, peer);
+}
+
 int owner_wait_for(void *context, struct tree_session *session, struct tree *tree, struct fabric_process peer,
                    uint64_t since)
 {
@@ -173,7 +184,7 @@ int owner_wait_for(void *context, struct tree_session *session, struct tree *tre
     if (!status && owner_nobody(peer))
         status = owner_refused_tell(owner, session, tree);
     if (!status && began - since >= owner->options.timeout_ns)
-        status = unreachable(owner, session, tree, peer);
+        status = timed_out(owner, session, tree, peer);
     if (status)
         return status;
     OWNER_COUNT(owner, waits, 1);
