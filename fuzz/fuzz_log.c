@@ -129,6 +129,14 @@ static bool read_entries(const uint8_t *at, const uint8_t *end, uint64_t count, 
     return at == end;
 }
 
+/* Of a frame's other copy. */
+static bool other_right(uint64_t nonce, uint64_t number, uint64_t position, uint64_t before)
+{
+    if (position % 64 || before % 64 || position > FORMAT_LOG_SEGMENT_MAX || before > FORMAT_LOG_SEGMENT_MAX)
+        return false;
+    return nonce ? position != 0 : !number && !position && !before;
+}
+
 static void read_segment(const struct format_log_segment *segment, const uint8_t *bytes, struct found *found)
 {
     uint32_t blocks = segment->size / 64, next;
@@ -137,16 +145,18 @@ static void read_segment(const struct format_log_segment *segment, const uint8_t
         const uint8_t *frame = bytes + 64 * block;
         uint64_t length = get(frame + 20, 4), committed = get(frame + 24, 4);
         next = block + 1;
-        if (get(frame, 4) != crc32c(0, frame + 4, 36) || get(frame + 8, 8) != segment->nonce ||
-            get(frame + 16, 4) != 64 * block || length < 40 || length > 65536 ||
+        if (get(frame, 4) != crc32c(0, frame + 4, 60) || get(frame + 8, 8) != segment->nonce ||
+            get(frame + 16, 4) != 64 * block || length < 64 || length > 65536 ||
             length > segment->size - 64 * block || committed > 64 * block || committed % 64)
+            continue;
+        if (!other_right(get(frame + 40, 8), get(frame + 48, 8), get(frame + 56, 4), get(frame + 60, 4)))
             continue;
         next = block + (uint32_t)(length + 63) / 64;
         if (committed > found->committed)
             found->committed = (uint32_t)committed;
         struct found more = *found;
-        if (get(frame + 4, 4) != crc32c(0, frame + 40, length - 40) ||
-            !read_entries(frame + 40, frame + length, get(frame + 28, 4), get(frame + 32, 8), &more))
+        if (get(frame + 4, 4) != crc32c(0, frame + 64, length - 64) ||
+            !read_entries(frame + 64, frame + length, get(frame + 28, 4), get(frame + 32, 8), &more))
             continue;
         *found = more;
         found->frames++;
@@ -192,6 +202,9 @@ static void put_frame(struct fuzz_input *input, const struct format_log_segment 
         if (!format_log_frame_add(&frame, &entry))
             break;
     }
+    if (count & 1)
+        frame.other = (struct format_log_other){
+            .nonce = 1 + count, .number = count, .position = 64 * (1u + count), .before = committed};
     uint32_t used = format_log_frame_seal(&frame, nonce, position, committed);
     fuzz_must(used == format_log_frame_bytes(&frame) && used <= left, "a frame of %u bytes", used);
     memcpy(bytes + position, buffer, used);
@@ -199,7 +212,8 @@ static void put_frame(struct fuzz_input *input, const struct format_log_segment 
     fuzz_must(found == (nonce == segment->nonce ? FORMAT_LOG_WHOLE : FORMAT_LOG_NOTHING),
               "a frame is found as %d", (int)found);
     fuzz_must(found == FORMAT_LOG_NOTHING ||
-                  (view.count == frame.count && view.bytes == used && view.committed == committed),
+                  (view.count == frame.count && view.bytes == used && view.committed == committed &&
+                   !memcmp(&view.other, &frame.other, sizeof view.other)),
               "another frame is found");
 }
 
@@ -219,9 +233,11 @@ static void forge_frame(struct fuzz_input *input, const struct format_log_segmen
     if (how & 16)
         fuzz_take(input, frame + 24, 16);
     uint64_t length = get(frame + 20, 4);
-    if (how & 32 && length >= 40 && length <= segment->size - position)
-        mend(frame + 4, frame + 40, length - 40);
-    mend(frame, frame + 4, 36);
+    if (how & 64)
+        fuzz_take(input, frame + 40, 24);
+    if (how & 32 && length >= 64 && length <= segment->size - position)
+        mend(frame + 4, frame + 64, length - 64);
+    mend(frame, frame + 4, 60);
 }
 
 static void fill_segment(struct fuzz_input *input, const struct format_log_segment *segment, uint8_t *bytes)
@@ -263,9 +279,8 @@ struct visit {
     uint32_t count, stop; /* visits; at which to end, 0: none */
 };
 
-static int visit_entry(void *context, const struct format_log_entry *entry)
+static int visit_entry(struct visit *visit, const struct format_log_entry *entry)
 {
-    struct visit *visit = context;
     fuzz_must(entry->key.bytes > visit->bytes && entry->value == entry->key.bytes + entry->key.length &&
                   entry->value + entry->value_length <= visit->end,
               "an entry outside of the segment");
@@ -273,6 +288,16 @@ static int visit_entry(void *context, const struct format_log_entry *entry)
     digest(&visit->digest, entry->key.bytes, entry->key.length);
     digest(&visit->digest, entry->value, entry->value_length);
     return ++visit->count == visit->stop ? -3 : 0;
+}
+
+static int visit_frame(void *context, const struct format_log_view *frame)
+{
+    struct format_log_entry entry;
+    uint32_t at = 0;
+    int status = 0;
+    while (!status && format_log_frame_next(frame, &at, &entry))
+        status = visit_entry(context, &entry);
+    return status;
 }
 
 /* What is corrupt, by the blocks that are covered. */
@@ -310,7 +335,7 @@ static void check_scan(struct fuzz_input *input, uint8_t how)
     fill_segment(input, &segment, bytes);
     read_segment(&segment, bytes, &found);
     struct visit visit = {.bytes = bytes, .end = bytes + segment.size};
-    int status = format_log_scan(&segment, bytes, known, visit_entry, &visit, &scan);
+    int status = format_log_scan(&segment, bytes, known, visit_frame, &visit, &scan);
     fuzz_must(!status && visit.count == found.entries && visit.digest == found.digest, "other entries");
     fuzz_must(scan.entries == found.entries && scan.frames == found.frames && scan.end == found.end &&
                   scan.committed == found.committed && scan.sequence == found.greatest,
@@ -319,7 +344,7 @@ static void check_scan(struct fuzz_input *input, uint8_t how)
     uint32_t limit = known > scan.committed ? known : scan.committed;
     judge_corrupt(&found, &scan, limit < segment.size ? limit : segment.size);
     visit = (struct visit){.bytes = bytes, .end = bytes + segment.size, .stop = stop};
-    status = format_log_scan(&segment, bytes, known, visit_entry, &visit, &scan);
+    status = format_log_scan(&segment, bytes, known, visit_frame, &visit, &scan);
     fuzz_must(!stop || stop > found.entries ? !status : status == -3 && visit.count == stop,
               "a visit that ends it: %d", status);
     free(bytes);

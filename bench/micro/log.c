@@ -48,10 +48,13 @@ static void log_entries(void *argument)
     micro_keep(frame_make(logs, FORMAT_LOG_BLOCK) + logs->frame[0]);
 }
 
-static int visit(void *context, const struct format_log_entry *entry)
+static int visit(void *context, const struct format_log_view *frame)
 {
+    struct format_log_entry entry;
     uint64_t *sum = context;
-    *sum += entry->sequence;
+    uint32_t at = 0;
+    while (format_log_frame_next(frame, &at, &entry))
+        *sum += entry.sequence;
     return 0;
 }
 

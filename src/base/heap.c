@@ -68,6 +68,17 @@ void heap_free(struct heap *heap, void *old)
         free(leave(heap, old));
 }
 
+void *heap_grow(struct heap *heap, void *array, uint32_t count, uint32_t *capacity, size_t size)
+{
+    if (count < *capacity)
+        return array;
+    const uint32_t larger = *capacity ? 2 * *capacity : 16;
+    void *grown = heap_resize(heap, array, larger * size);
+    if (grown)
+        *capacity = larger;
+    return grown;
+}
+
 void heap_clear(struct heap *heap)
 {
     while (heap->first)

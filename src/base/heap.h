@@ -18,6 +18,9 @@ void *heap_allocate(struct heap *heap, size_t bytes);
 void *heap_allocate_zeros(struct heap *heap, size_t count, size_t bytes);
 void *heap_resize(struct heap *heap, void *old, size_t bytes);
 void heap_free(struct heap *heap, void *old);
+/* An array of so many elements of `size` bytes, with room for another: itself, or a larger one in its place.
+ * NULL: no memory, and the array is what it was. */
+void *heap_grow(struct heap *heap, void *array, uint32_t count, uint32_t *capacity, size_t size);
 /* Frees whatever is left. */
 void heap_clear(struct heap *heap);
 

@@ -46,8 +46,9 @@ static const struct settings_command command = {
         "Whoever takes over the ranges of a compute node that is gone reads its log first. What was being "
         "written when it ended is cut. Where memory has lost what it had acknowledged, the ranges are not "
         "served: no key of them can be trusted. For each such place this names the memory node, the address, "
-        "the bytes, and the changes before and behind it. With --log-copies 2 another memory node may have "
-        "all that stood there: then the place is recoverable, and nothing is lost.\n\n"
+        "the bytes, and the changes before and behind it. Where all that stood there was merged, or another "
+        "memory node has it (--log-copies 2), the place is recoverable: nothing is lost, the ranges are "
+        "served, and there is nothing to be done.\n\n"
         "--accept-loss says that the ranges are to be served without that. It prints what is lost, as above; "
         "the compute node that has taken the ranges over serves them within some seconds. A key whose change "
         "was lost has the value of before. Nothing else is given up, and what is not corrupt stays.\n\n"
@@ -55,9 +56,8 @@ static const struct settings_command command = {
         "  banyan recover --memory 127.0.0.1:7100,127.0.0.1:7101\n"
         "  banyan recover --memory 127.0.0.1:7100 --compute 3 --accept-loss\n"
         "  banyan recover --memory unix:/run/banyan/memory.sock --json\n\n"
-        "Exit status: 0 when no log is corrupt, or its loss was accepted; 3 when one is; 1 when the logs "
-        "could "
-        "not be read, or a loss could not be accepted; 2 when a setting makes no sense.",
+        "Exit status: 0 when nothing of a log is lost, or its loss was accepted; 3 when something is; 1 when "
+        "the logs could not be read, or a loss could not be accepted; 2 when a setting makes no sense.",
 };
 
 /* A range of the map that names a process. */
@@ -87,10 +87,10 @@ struct recover {
     struct numbered *indexes; /* owned */
     uint32_t index_count;
     bool no_memory;
-    json_t *json;       /* of --json: the logs */
-    json_t *one;        /* of the log that is looked at; borrowed */
-    uint32_t corrupt;   /* places, in all logs */
-    uint32_t elsewhere; /* of them, those that other memory nodes make good */
+    json_t *json;     /* of --json: the logs */
+    json_t *one;      /* of the log that is looked at; borrowed */
+    uint32_t corrupt; /* places, in all logs */
+    uint32_t mended;  /* of them, those by which nothing is lost */
     uint32_t accepted;
     /* while a loss is accepted */
     struct fabric_process process;
@@ -229,23 +229,23 @@ static void fault_tell(struct recover *recover, const struct log_fault *fault)
                               json_pack("{s:s, s:i, s:s, s:I, s:b, s:s, s:o, s:o}", "kind",
                                         log_fault_names[fault->kind], "memory_node", (int)fault->node,
                                         "address", address, "bytes", (json_int_t)fault->bytes, "lost",
-                                        !fault->elsewhere, "what", fault->what, "before",
+                                        !fault->mended, "what", fault->what, "before",
                                         neighbour_json(recover, &fault->before), "after",
                                         neighbour_json(recover, &fault->after)));
         return;
     }
     printf("    %s: memory node %u, %s at %s, %" PRIu32 " bytes: %s\n",
-           fault->elsewhere ? "RECOVERABLE" : "CORRUPT", (unsigned)fault->node, log_fault_names[fault->kind],
+           fault->mended ? "RECOVERABLE" : "CORRUPT", (unsigned)fault->node, log_fault_names[fault->kind],
            address, fault->bytes, fault->what);
-    if (fault->elsewhere)
-        printf("      other memory nodes have all that stood there: nothing is lost\n");
-    if (fault->kind == LOG_FAULT_CONTROL)
+    if (fault->mended)
+        printf("      %s: nothing is lost\n", fault->mended);
+    else if (fault->kind == LOG_FAULT_CONTROL)
         printf("      changes that were merged already may come back in place of later ones\n");
     if (fault->kind != LOG_FAULT_REGION)
         return;
     neighbour_print(recover, "before it", &fault->before);
     neighbour_print(recover, "behind it", &fault->after);
-    if (!fault->elsewhere && fault->before.there && fault->after.there &&
+    if (!fault->mended && fault->before.there && fault->after.there &&
         fault->after.sequence > fault->before.sequence + 1)
         printf("      so changes between %" PRIu64 " and %" PRIu64 " may have stood there\n",
                fault->before.sequence, fault->after.sequence);
@@ -318,6 +318,8 @@ static int accept(void *context, struct tree_session *session)
         status = pool_fail(tree_session_pool(session), BANYAN_EBUSY, "compute node %u is there again",
                            (unsigned)recover->process.compute_id);
     for (uint32_t i = 0; i < recover->fault_count && !status; i++) {
+        if (recover->faults[i].mended)
+            continue;
         status = log_accept(session, recover->process, &found, &recover->faults[i]);
         if (!status) {
             fault_tell(recover, &recover->faults[i]);
@@ -336,7 +338,7 @@ static void head_tell(struct recover *recover, const struct log_examination *fou
                       "gone", gone, "segments", (json_int_t)found->segments, "bytes",
                       (json_int_t)found->segment_bytes, "entries", (json_int_t)found->entries, "watermark",
                       (json_int_t)found->watermark, "last", (json_int_t)found->sequence, "ranges", "corrupt",
-                      "accepted", recover->settings.accept_loss && found->faults > 0);
+                      "accepted", recover->settings.accept_loss && found->faults > found->mended);
         json_array_append_new(recover->json, recover->one);
         return;
     }
@@ -362,12 +364,12 @@ static int process_look(struct recover *recover)
     if (!recover->json && gone && !ranges)
         printf("    no range needs it; `banyan check --reclaim` gives it back\n");
     recover->corrupt += found.faults;
-    recover->elsewhere += found.elsewhere;
-    if (gone && found.faults && recover->settings.accept_loss)
-        return owner_locked(owner, recover->cluster.session, accept, recover);
+    recover->mended += found.mended;
+    const bool accepts = gone && recover->settings.accept_loss && found.faults > found.mended;
     for (uint32_t i = 0; i < recover->fault_count; i++)
-        fault_tell(recover, &recover->faults[i]);
-    return 0;
+        if (!accepts || recover->faults[i].mended)
+            fault_tell(recover, &recover->faults[i]);
+    return accepts ? owner_locked(owner, recover->cluster.session, accept, recover) : 0;
 }
 
 /* ---- all of it ---- */
@@ -396,10 +398,10 @@ static int look(struct recover *recover, struct error *error)
 
 static int report(const struct recover *recover)
 {
-    const bool left = recover->corrupt > recover->accepted;
+    const bool left = recover->corrupt - recover->mended > recover->accepted;
     if (recover->json) {
         json_t *json = json_pack("{s:b, s:i, s:i, s:i, s:O}", "sound", !left, "corrupt",
-                                 (int)recover->corrupt, "recoverable", (int)recover->elsewhere, "accepted",
+                                 (int)recover->corrupt, "recoverable", (int)recover->mended, "accepted",
                                  (int)recover->accepted, "logs", recover->json);
         int failed = !json || json_dumpf(json, stdout, JSON_INDENT(2)) || putchar('\n') == EOF;
         json_decref(json);
@@ -409,18 +411,16 @@ static int report(const struct recover *recover)
         puts(recover->settings.compute ? "no compute node of this id has left a log"
                                        : "no compute node has a log");
     } else if (recover->accepted) {
-        printf("accepted: %" PRIu32 " place%s; the ranges are served %s\n", recover->accepted,
-               recover->accepted == 1 ? "" : "s",
-               recover->elsewhere == recover->corrupt ? "whole, from other memory nodes"
-                                                      : "without what is named CORRUPT above");
-    } else if (left && recover->elsewhere == recover->corrupt) {
-        printf("recoverable: %" PRIu32 " place%s; ranges that need these logs are not served before "
-               "--accept-loss, which loses nothing here\n",
-               recover->corrupt, recover->corrupt == 1 ? "" : "s");
+        printf("accepted: %" PRIu32 " place%s; the ranges are served without what is named CORRUPT above\n",
+               recover->accepted, recover->accepted == 1 ? "" : "s");
     } else if (left) {
+        const uint32_t lost = recover->corrupt - recover->mended;
         printf("corrupt: %" PRIu32 " place%s; ranges that need these logs are not served. --accept-loss has "
                "them served without what stood there\n",
-               recover->corrupt, recover->corrupt == 1 ? "" : "s");
+               lost, lost == 1 ? "" : "s");
+    } else if (recover->mended) {
+        printf("recoverable: %" PRIu32 " place%s; nothing is lost, and all ranges are served\n",
+               recover->mended, recover->mended == 1 ? "" : "s");
     } else {
         puts("nothing is corrupt");
     }

@@ -6,7 +6,7 @@
 
 #include "base/crc32c.h"
 
-#define LAYOUT_VERSION   1u
+#define LAYOUT_VERSION   2u
 #define SEGMENT_MAGIC    0x67734c42u /* "BLsg" */
 #define CONTROL_MAGIC    0x74634c42u /* "BLct" */
 #define CONTROL_CHECKED  8u          /* the crc of a control block covers what lies from here ... */

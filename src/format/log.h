@@ -9,7 +9,10 @@
  * FRAME: a whole number of blocks of 64 bytes, up to 64 KiB; behind the entries it is zero.
  *   0 crc32c of the header's other bytes | 4 crc32c of the entries | 8 nonce of the segment u64
  *   16 position in the segment u32 | 20 length u32, without the zeros | 24 committed u32
- *   28 number of entries u32 | 32 sequence of the first entry u64 | 40 entries, packed
+ *   28 number of entries u32 | 32 sequence of the first entry u64
+ *   of the frame's other copy, zero if there is none: 40 nonce of its segment u64 | 48 that one's number u64
+ *   56 its position u32 | 60 where the segment before that one ends u32
+ *   64 entries, packed
  * ENTRY: 17 bytes, its key, its value.
  *   0 kind | 1 index u16 | 3 epoch u64
  *   11 sequence less the frame's first one, i32 | 15 key's length | 16 value's length
@@ -33,7 +36,7 @@
 #define FORMAT_LOG_BLOCK        64u         /* what frames begin at multiples of, and a segment's header */
 #define FORMAT_LOG_SEGMENT_MAX  (8u << 20)  /* bytes */
 #define FORMAT_LOG_FRAME_MAX    (64u << 10) /* bytes, the header and the zeros at the end included */
-#define FORMAT_LOG_FRAME_BYTES  40u         /* of a frame's header */
+#define FORMAT_LOG_FRAME_BYTES  64u         /* of a frame's header */
 #define FORMAT_LOG_ENTRY_BYTES  17u         /* of an entry, beside its key and its value */
 #define FORMAT_LOG_ENTRY_MAX    (FORMAT_LOG_ENTRY_BYTES + FORMAT_KEY_MAX + FORMAT_VALUE_MAX)
 #define FORMAT_LOG_SEQUENCE_MAX ((UINT64_C(1) << 52) - 1) /* 142 years of a million entries a second */
@@ -76,10 +79,18 @@ static inline uint32_t format_log_entry_bytes(const struct format_log_entry *ent
 
 /* ---- a frame that is being filled; one task at a time ---- */
 
+/* Where a frame's other copy lies, on another memory node: all that the header of its segment says, so that
+ * this can be known again when that header is lost. */
+struct format_log_other {
+    uint64_t nonce, number;    /* its segment's; nonce 0: the frame has no other copy */
+    uint32_t position, before; /* its own; its segment's */
+};
+
 struct format_log_frame {
     uint8_t *bytes; /* the caller's */
     uint32_t room, used, count;
     uint64_t first, last; /* sequences: the first entry's, the greatest */
+    struct format_log_other other;
 };
 
 /* `room` bytes: a multiple of 64 up to FORMAT_LOG_FRAME_MAX, at least one block, and no more than a segment
@@ -96,7 +107,9 @@ static inline uint32_t format_log_frame_bytes(const struct format_log_frame *fra
 /* Writes the header and the zeros at the end; returns format_log_frame_bytes. `position` is where in the
  * segment the frame will lie. `committed` is a position, at most that one, below which every frame of the
  * segment is complete in memory; if it is not 0, so is every frame of the segments before this one. A frame
- * may be sealed again for another place. One without entries just covers its 64 bytes. */
+ * may be sealed again for another place. One without entries just covers its 64 bytes.
+ * Where frame->first is above 0, what lies below `committed`, and in segments before this one if it is not 0,
+ * has sequences below frame->first. */
 uint32_t format_log_frame_seal(struct format_log_frame *frame, uint64_t nonce, uint32_t position,
                                uint32_t committed);
 
@@ -107,7 +120,8 @@ struct format_log_view {
     uint32_t length;        /* of them */
     uint32_t bytes;         /* of the frame: a multiple of 64 */
     uint32_t committed, count;
-    uint64_t first;
+    uint64_t first, last; /* sequences: the first entry's; of a whole frame the greatest */
+    struct format_log_other other;
 };
 
 enum format_log_found {
@@ -117,7 +131,7 @@ enum format_log_found {
 };
 
 /* `bytes` are the segment's, segment->size of them, and may be anything. `position` is a multiple of 64 below
- * the size. Costs a crc of 36 bytes where the nonce, the position and the length are right, then one of the
+ * the size. Costs a crc of 60 bytes where the nonce, the position and the length are right, then one of the
  * frame. */
 enum format_log_found format_log_frame_find(const struct format_log_segment *segment, const uint8_t *bytes,
                                             uint32_t position, struct format_log_view *view);
@@ -136,14 +150,14 @@ struct format_log_scan {
     uint32_t corrupt_regions, corrupt_first, corrupt_first_bytes, corrupt_bytes;
 };
 
-/* Calls visit (NULL: none) for each entry of each whole frame, in the order in which they lie. `known`: the
+/* Calls visit (NULL: none) for each whole frame, in the order in which they lie. `known`: the
  * frames below this position are known to be complete: the `before` of the segment behind this one in the
  * stream, if a frame of that or a later segment has a `committed` that is not 0; else 0.
  * Returns 0, or at once what visit returned if that is not 0: then *scan is what was found so far, and says
  * nothing of what is corrupt.
  * `bytes` may be anything. Each byte goes into one crc at most; if something is corrupt, into two. */
 int format_log_scan(const struct format_log_segment *segment, const uint8_t *bytes, uint32_t known,
-                    int (*visit)(void *context, const struct format_log_entry *entry), void *context,
+                    int (*visit)(void *context, const struct format_log_view *frame), void *context,
                     struct format_log_scan *scan);
 
 /* The frames that are under way in a segment begin and end within so many bytes. So where no frame is for so

@@ -5,6 +5,17 @@
 #include "base/crc32c.h"
 #include "format/log.h"
 
+static bool place_possible(uint32_t position)
+{
+    return position <= FORMAT_LOG_SEGMENT_MAX && position % FORMAT_LOG_BLOCK == 0;
+}
+
+static bool other_possible(const struct format_log_other *other)
+{
+    return place_possible(other->position) && place_possible(other->before) &&
+           (other->nonce ? other->position : !other->number && !other->position && !other->before);
+}
+
 /* ---- writing ---- */
 
 void format_log_frame_begin(struct format_log_frame *frame, uint8_t *bytes, uint32_t room)
@@ -56,6 +67,7 @@ uint32_t format_log_frame_seal(struct format_log_frame *frame, uint64_t nonce, u
     uint32_t bytes = format_log_frame_bytes(frame);
     assert(position >= FORMAT_LOG_BLOCK && position % FORMAT_LOG_BLOCK == 0 && nonce);
     assert(committed <= position && committed % FORMAT_LOG_BLOCK == 0);
+    assert(other_possible(&frame->other));
     memset(frame->bytes + frame->used, 0, bytes - frame->used);
     uint32_t crc = crc32c(0, frame->bytes + FORMAT_LOG_FRAME_BYTES, frame->used - FORMAT_LOG_FRAME_BYTES);
     memcpy(frame->bytes + 4, &crc, 4);
@@ -65,6 +77,10 @@ uint32_t format_log_frame_seal(struct format_log_frame *frame, uint64_t nonce, u
     memcpy(frame->bytes + 24, &committed, 4);
     memcpy(frame->bytes + 28, &frame->count, 4);
     memcpy(frame->bytes + 32, &frame->first, 8);
+    memcpy(frame->bytes + 40, &frame->other.nonce, 8);
+    memcpy(frame->bytes + 48, &frame->other.number, 8);
+    memcpy(frame->bytes + 56, &frame->other.position, 4);
+    memcpy(frame->bytes + 60, &frame->other.before, 4);
     crc = crc32c(0, frame->bytes + 4, FORMAT_LOG_FRAME_BYTES - 4);
     memcpy(frame->bytes, &crc, 4);
     return bytes;
@@ -93,12 +109,13 @@ bool format_log_frame_next(const struct format_log_view *view, uint32_t *at, str
 }
 
 /* Whether the entries are as many as the header says, and end where it says. */
-static bool entries_right(const struct format_log_view *view)
+static bool entries_right(struct format_log_view *view)
 {
     struct format_log_entry entry;
     uint32_t at = 0, count = 0;
-    while (format_log_frame_next(view, &at, &entry))
-        count++;
+    for (view->last = 0; format_log_frame_next(view, &at, &entry); count++)
+        if (entry.sequence > view->last)
+            view->last = entry.sequence;
     return at == view->length && count == view->count;
 }
 
@@ -123,8 +140,12 @@ enum format_log_found format_log_frame_find(const struct format_log_segment *seg
     memcpy(&view->committed, frame + 24, 4);
     memcpy(&view->count, frame + 28, 4);
     memcpy(&view->first, frame + 32, 8);
+    memcpy(&view->other.nonce, frame + 40, 8);
+    memcpy(&view->other.number, frame + 48, 8);
+    memcpy(&view->other.position, frame + 56, 4);
+    memcpy(&view->other.before, frame + 60, 4);
     if (crc != crc32c(0, frame + 4, FORMAT_LOG_FRAME_BYTES - 4) || view->committed > position ||
-        view->committed % FORMAT_LOG_BLOCK)
+        view->committed % FORMAT_LOG_BLOCK || !other_possible(&view->other))
         return FORMAT_LOG_NOTHING;
     view->entries = frame + FORMAT_LOG_FRAME_BYTES;
     view->length = length - FORMAT_LOG_FRAME_BYTES;

@@ -3,24 +3,6 @@
 
 #include "format/log.h"
 
-/* Calls visit for the entries of a whole frame. */
-static int visit_frame(const struct format_log_view *view,
-                       int (*visit)(void *context, const struct format_log_entry *entry), void *context,
-                       struct format_log_scan *scan)
-{
-    struct format_log_entry entry;
-    uint32_t at = 0;
-    while (format_log_frame_next(view, &at, &entry)) {
-        int status = visit ? visit(context, &entry) : 0;
-        if (status)
-            return status;
-        scan->entries++;
-        if (entry.sequence > scan->sequence)
-            scan->sequence = entry.sequence;
-    }
-    return 0;
-}
-
 /* Notes what no whole frame covers below `limit`. */
 static void find_corrupt(const struct format_log_segment *segment, const uint8_t *bytes, uint32_t limit,
                          struct format_log_scan *scan)
@@ -45,7 +27,7 @@ static void find_corrupt(const struct format_log_segment *segment, const uint8_t
 }
 
 int format_log_scan(const struct format_log_segment *segment, const uint8_t *bytes, uint32_t known,
-                    int (*visit)(void *context, const struct format_log_entry *entry), void *context,
+                    int (*visit)(void *context, const struct format_log_view *frame), void *context,
                     struct format_log_scan *scan)
 {
     struct format_log_view view;
@@ -55,9 +37,12 @@ int format_log_scan(const struct format_log_segment *segment, const uint8_t *byt
     for (uint32_t position = FORMAT_LOG_BLOCK; position < segment->size;) {
         enum format_log_found found = format_log_frame_find(segment, bytes, position, &view);
         if (found == FORMAT_LOG_WHOLE) {
-            int status = visit_frame(&view, visit, context, scan);
+            int status = visit ? visit(context, &view) : 0;
             if (status)
                 return status;
+            scan->entries += view.count;
+            if (view.last > scan->sequence)
+                scan->sequence = view.last;
             if (covered == position)
                 covered += view.bytes;
             scan->end = position + view.bytes;

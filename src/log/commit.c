@@ -190,7 +190,7 @@ static void copy_seal(struct log *log, struct log_frame *frame, uint32_t copy)
         memcpy(frame->copy, frame->bytes, frame->frame.used);
         sealed.bytes = frame->copy;
     }
-    log_stream_seal(place, &sealed);
+    log_stream_seal(place, frame->copies > 1 ? &frame->places[!copy] : NULL, &sealed);
     struct fabric_command *write = copy ? &frame->copied : &frame->commands[frame->ahead];
     *write = pool_write_command(place->segment->pool.address + place->position, sealed.bytes, bytes);
     frame->lists[copy] = (struct fabric_list){.node = place->stream->node,
@@ -225,6 +225,7 @@ static void copy_again(struct log *log, struct tree_session *session, struct log
         frame->copies = 1;
         if (copy_reserve(log, session, frame, copy_node(log, frame->node, attempt), 1))
             continue;
+        frame->places[1].committed = 0; /* its sequences were drawn before: L2 */
         copy_seal(log, frame, 1);
         struct fabric_list *list = &frame->lists[1];
         int status = pool_lists_post(tree_session_pool(session), &list, 1);

@@ -3,54 +3,40 @@
 
 #include <stdlib.h>
 
-struct log_copy {
-    uint64_t sequence;
-    uint32_t bytes; /* of the frame whose first change it is; 0: not the first */
-    uint16_t node;
-};
-
-static bool add(struct log_copies *copies, const struct log_copy *copy)
+bool log_copies_add(struct log_copies *copies, const struct format_log_view *frame)
 {
-    if (copies->count == copies->capacity) {
-        const uint32_t capacity = copies->capacity ? 2 * copies->capacity : 1024;
-        struct log_copy *grown = realloc(copies->all, capacity * sizeof *grown);
-        if (!grown)
-            return false;
-        copies->all = grown;
-        copies->capacity = capacity;
-    }
-    copies->all[copies->count++] = *copy;
+    if (!frame->other.nonce)
+        return true;
+    struct log_copy *grown =
+        heap_grow(copies->heap, copies->all, copies->count, &copies->capacity, sizeof *grown);
+    if (!grown)
+        return false;
+    copies->all = grown;
+    grown[copies->count++] =
+        (struct log_copy){.other = frame->other, .bytes = frame->bytes, .last = frame->last};
     copies->sorted = false;
-    return true;
-}
-
-bool log_copies_add(struct log_copies *copies, uint16_t node, const struct format_log_view *frame)
-{
-    struct log_copy copy = {.bytes = frame->bytes, .node = node};
-    struct format_log_entry entry;
-    uint32_t at = 0;
-    while (format_log_frame_next(frame, &at, &entry)) {
-        copy.sequence = entry.sequence;
-        if (!add(copies, &copy))
-            return false;
-        copy.bytes = 0;
-    }
     return true;
 }
 
 static int copy_compare(const void *a, const void *b)
 {
-    const struct log_copy *one = a, *two = b;
-    return one->sequence < two->sequence ? -1 : one->sequence > two->sequence;
+    const struct format_log_other *one = &((const struct log_copy *)a)->other,
+                                  *two = &((const struct log_copy *)b)->other;
+    if (one->nonce != two->nonce)
+        return one->nonce < two->nonce ? -1 : 1;
+    return one->position < two->position ? -1 : one->position > two->position;
 }
 
-/* The first copy of a change behind this one. */
-static uint32_t copies_behind(const struct log_copies *copies, uint64_t sequence)
+/* The first that lies in the segment with this nonce. */
+static uint32_t copies_begin(struct log_copies *copies, uint64_t nonce)
 {
     uint32_t low = 0, high = copies->count;
+    if (!copies->sorted && copies->count)
+        qsort(copies->all, copies->count, sizeof *copies->all, copy_compare);
+    copies->sorted = true;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        if (copies->all[middle].sequence <= sequence)
+        if (copies->all[middle].other.nonce < nonce)
             low = middle + 1;
         else
             high = middle;
@@ -58,32 +44,33 @@ static uint32_t copies_behind(const struct log_copies *copies, uint64_t sequence
     return low;
 }
 
-bool log_copies_elsewhere(struct log_copies *copies, uint16_t node, uint64_t before, uint64_t after,
-                          uint32_t bytes)
+bool log_copies_cover(struct log_copies *copies, uint64_t nonce, uint32_t begin, uint32_t end)
 {
-    uint64_t missing = 0, expected = before + 1;
-    if (!copies->sorted && copies->count)
-        qsort(copies->all, copies->count, sizeof *copies->all, copy_compare);
-    copies->sorted = true;
-    for (uint32_t at = copies_behind(copies, before); at < copies->count; expected++) {
-        const uint64_t sequence = copies->all[at].sequence;
-        uint32_t length = 0;
-        bool here = false;
-        if (sequence >= after)
-            break;
-        if (sequence != expected)
+    for (uint32_t i = copies_begin(copies, nonce); begin < end; i++) {
+        const struct log_copy *copy = &copies->all[i];
+        if (i == copies->count || copy->other.nonce != nonce || copy->other.position > begin)
             return false;
-        for (; at < copies->count && copies->all[at].sequence == sequence; at++) {
-            here |= copies->all[at].node == node;
-            length = copies->all[at].bytes > length ? copies->all[at].bytes : length;
-        }
-        missing += here ? 0 : length;
+        if (copy->other.position + copy->bytes > begin)
+            begin = copy->other.position + copy->bytes;
     }
-    return expected == after && missing == bytes;
+    return true;
 }
 
-void log_copies_free(struct log_copies *copies)
+const struct log_copy *log_copies_segment(struct log_copies *copies, uint64_t nonce)
 {
-    free(copies->all);
-    *copies = (struct log_copies){0};
+    const struct log_copy *latest = NULL;
+    for (uint32_t i = copies_begin(copies, nonce); i < copies->count; i++) {
+        const struct log_copy *copy = &copies->all[i];
+        if (copy->other.nonce != nonce)
+            break;
+        if (!latest || copy->last > latest->last)
+            latest = copy;
+    }
+    return latest;
+}
+
+void log_copies_clear(struct log_copies *copies)
+{
+    heap_free(copies->heap, copies->all);
+    *copies = (struct log_copies){.heap = copies->heap};
 }

@@ -2,54 +2,25 @@
  * examine.h - looks at the log of a process that is gone, as it lies in the pool, for what is corrupt in it;
  * and takes out of the way what its operator has accepted as lost. For `banyan recover`.
  *
- * log_inherit refuses a log of which something is corrupt in its middle: acknowledged changes may have stood
- * there. log_accept covers such bytes with frames that have no entries (a segment or a control block whose
+ * log_inherit refuses a log of which something is corrupt in its middle, and no copy has what stood there:
+ * acknowledged changes may have. What log_examine says of that is what log_inherit decides, since both ask
+ * reader.h. log_accept covers such bytes with frames that have no entries (a segment or a control block whose
  * header is corrupt: with one that says that nothing is there), so that whoever inherits, now or later, on
  * whichever process, finds the log whole. Each frame of 64 bytes is whole or not: a reader that comes
  * meanwhile refuses the log once more, and reads it again later.
  *
- * One task, in no operation. Allocates one segment's bytes. Costs the READs of the log; the acceptance a
- * WRITE.
+ * One task, in no operation. Costs as reader.h says; the acceptance a WRITE.
  */
 #ifndef LOG_EXAMINE_H
 #define LOG_EXAMINE_H
 
-#include "log/log.h"
-#include "memory/request.h"
-
-enum log_fault_kind {
-    LOG_FAULT_REGION,  /* bytes that are known to have been complete, and that no whole frame covers */
-    LOG_FAULT_SEGMENT, /* a segment's header: nothing of it can be read */
-    LOG_FAULT_CONTROL, /* a control block: up to where everything is merged is not known from it */
-    LOG_FAULTS
-};
-extern const char *const log_fault_names[]; /* "region", "segment", "control block" */
-
-/* A change beside a region. */
-struct log_neighbour {
-    bool there;
-    uint16_t index; /* its number */
-    uint64_t epoch, sequence;
-    struct format_key_copy key;
-};
-
-struct log_fault {
-    enum log_fault_kind kind;
-    uint16_t node;
-    struct memory_log_segment segment; /* REGION, SEGMENT */
-    uint64_t nonce;                    /* REGION */
-    gaddr address;
-    uint32_t bytes;
-    bool elsewhere;   /* REGION: other memory nodes have all that stood there, so nothing is lost */
-    const char *what; /* half a sentence, to follow the name of the bytes */
-    struct log_neighbour before, after; /* REGION: the last change before it, the first one behind */
-};
+#include "log/reader.h"
 
 struct log_examination {
     uint32_t nodes, nodes_gone; /* with a log of the process; of these, where it was fenced since */
     uint64_t segments, segment_bytes, frames, entries;
     uint64_t watermark, sequence; /* the greatest that was published; that was found */
-    uint32_t faults, elsewhere;   /* elsewhere: of them, those that other memory nodes make good */
+    uint32_t faults, mended;      /* mended: of them, those by which nothing is lost */
     uint64_t lost_bytes;          /* of the others */
 };
 

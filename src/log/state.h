@@ -23,9 +23,9 @@ struct log_segment {
     struct log_segment *next;
     struct memory_log_segment pool; /* as the memory node has handed it out */
     uint64_t number, nonce;
-    uint32_t size, tail;
-    uint64_t last;   /* the greatest sequence in it */
-    uint32_t flying; /* frames under way */
+    uint32_t size, tail, before; /* before: as its header says */
+    uint64_t last;               /* the greatest sequence in it */
+    uint32_t flying;             /* frames under way */
     /* A frame failed, of it or of an earlier segment which its header calls complete: nothing more is written
      * into it, nor is it used again. */
     bool broken;
@@ -38,6 +38,7 @@ struct log_place {
     struct log_stream *stream;
     struct log_segment *segment;
     uint32_t position, bytes;
+    uint32_t committed;     /* when the room was reserved */
     struct log_place *next; /* of the stream, in the order of positions, while it is under way */
 };
 
@@ -75,8 +76,9 @@ struct log_stream {
 int log_stream_reserve(struct log_stream *stream, struct tree_session *session, uint32_t bytes, bool beyond,
                        struct log_place *place);
 /* Writes the frame's header for its place. Its sequences are drawn behind the reserving: what waits for room
- * holds no watermark back. */
-void log_stream_seal(struct log_place *place, struct format_log_frame *frame);
+ * holds no watermark back, and what the header calls complete has smaller ones (L2). `other`: where its other
+ * copy goes; NULL: it has none. */
+void log_stream_seal(struct log_place *place, const struct log_place *other, struct format_log_frame *frame);
 /* The frame is in memory; or its fate is not known, or it never will be. */
 void log_stream_landed(struct log_place *place, bool whole);
 /* Nothing of the frame was sent, nor will be. */
@@ -91,17 +93,54 @@ void log_stream_free_up_to(struct log_stream *stream, uint64_t watermark);
 int log_stream_give_broken(struct log_stream *stream, struct tree_session *session);
 int log_stream_close(struct log_stream *stream, struct tree_session *session);
 
-/* ---- reading logs (inherit.c) ---- */
+/* ---- what other processes' logs have (reading.c) ---- */
 
-int log_bytes_read(struct tree_session *session, gaddr from, uint8_t *to, uint32_t length);
-/* What is kept of other processes' logs between ranges is not needed any more. */
+/* A change that is not merged, of some process and index. */
+struct log_found {
+    uint64_t epoch, sequence;
+    uint32_t at;          /* of key and value in the bytes */
+    uint16_t index, node; /* its number; in whose stream it lay */
+    uint8_t key_length, value_length;
+    uint8_t process; /* of the reading */
+    bool deleted;
+};
+
+/* What the logs of some processes have above their watermarks, of all ranges. It was read behind the transfer
+ * by which this process got the ranges of `epoch`: what the logs have of these does not grow any more. */
+#define LOG_READING_PROCESSES 16u
+struct log_reading {
+    uint64_t epoch;
+    struct fabric_process processes[LOG_READING_PROCESSES];
+    uint32_t process_count;
+    struct log_found *entries; /* owned; sorted: by index and key, of one key the latest first */
+    uint32_t count, capacity;
+    uint8_t *bytes; /* owned */
+    uint32_t used, room;
+};
+
+/* The one that is kept, if it is of this epoch and has room for so many processes more, or an empty one; the
+ * caller's, until it is kept or freed. NULL: no memory. */
+struct log_reading *log_reading_take(struct log *log, uint64_t epoch, uint32_t processes);
+void log_reading_keep(struct log *log, struct log_reading *reading);
+void log_reading_free(struct log *log, struct log_reading *reading); /* NULL is ignored */
+/* What is kept between ranges is not needed any more. */
 void log_reading_drop(struct log *log);
-bool log_block_empty(const uint8_t bytes[FORMAT_LOG_BLOCK]);
-/* NULL: *header is that of a segment of this process. Else what is wrong, and its size is 0. */
-const char *log_segment_judge(const uint8_t bytes[FORMAT_LOG_BLOCK], struct fabric_process process,
-                              const struct memory_log_segment *pool, struct format_log_segment *header);
-const char *log_control_judge(const uint8_t bytes[FORMAT_LOG_BLOCK], struct fabric_process process,
-                              struct format_log_control *control);
+/* Adds what the logs of these processes have, where it is not there yet: all of a log, or nothing.
+ * BANYAN_ECORRUPT: something of it may be lost; the message names it. */
+int log_reading_complete(struct log *log, struct tree_session *session, struct log_reading *reading,
+                         const char *index, const struct log_heir *processes, uint32_t count);
+/* Which process it is in the reading; -1: none. */
+int log_reading_find(const struct log_reading *reading, struct fabric_process process);
+static inline struct format_key log_found_key(const struct log_reading *reading,
+                                              const struct log_found *entry)
+{
+    return (struct format_key){reading->bytes + entry->at, entry->key_length};
+}
+static inline struct format_key log_found_value(const struct log_reading *reading,
+                                                const struct log_found *entry)
+{
+    return (struct format_key){reading->bytes + entry->at + entry->key_length, entry->value_length};
+}
 
 /* ---- lanes ---- */
 
@@ -181,7 +220,7 @@ struct log {
     struct random random;
     struct log_index *indexes;   /* owned */
     struct log_kept *kept;       /* owned */
-    struct log_reading *reading; /* owned; NULL: none, or a task has it (inherit.c) */
+    struct log_reading *reading; /* owned; NULL: none, or a task has it (reading.c) */
     uint64_t published;          /* also atomic; the watermark that some memory nodes may have */
     uint64_t certain;            /* likewise; that all of them have */
     /* Atomic: so many reasons to let frames have more segments than the threshold says. What is doubtful is

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/task.h"
 #include "fabric/peers.h"
+#include "log/reader.h"
 #include "log/state.h"
 
 /* How long a writer sleeps between two looks for room. */
@@ -198,7 +199,7 @@ static int segment_begin(struct log_stream *stream, struct tree_session *session
                                               .number = segment->number,
                                               .nonce = segment->nonce,
                                               .size = segment->size,
-                                              .before = segment->trusts ? before->tail : 0};
+                                              .before = segment->before = segment->trusts ? before->tail : 0};
     spinlock_unlock(&stream->lock);
     format_log_segment_encode(&header, bytes);
     struct fabric_command write = pool_write_command(segment->pool.address, bytes, sizeof bytes);
@@ -270,7 +271,10 @@ static void place_take(struct log_stream *stream, uint32_t bytes, struct log_pla
     current->flying++;
     *stream->flights_last = place;
     stream->flights_last = &place->next;
-    /* A batch's frames, and some of a task that inherits: readers rely on that (segment_read). */
+    /* What is under way in the segment before leaves open whether that is complete. Where a frame has failed
+     * nothing is reserved any more. */
+    place->committed = stream->flights->segment == current ? stream->flights->position : 0;
+    /* A batch's frames, and some of a task that inherits: readers rely on that (reader.c). */
     assert(stream->flights->segment != current ||
            current->tail - stream->flights->position <= FORMAT_LOG_SPAN);
 }
@@ -347,17 +351,20 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
     }
 }
 
-void log_stream_seal(struct log_place *place, struct format_log_frame *frame)
+void log_stream_seal(struct log_place *place, const struct log_place *other, struct format_log_frame *frame)
 {
     struct log_stream *stream = place->stream;
     spinlock_lock(&stream->lock);
-    /* What is under way in the segment before leaves open whether that is complete. */
-    const struct log_place *first = stream->flights;
-    uint32_t committed = first->segment == place->segment && !first->segment->broken ? first->position : 0;
     if (frame->last > place->segment->last)
         place->segment->last = frame->last;
     spinlock_unlock(&stream->lock);
-    format_log_frame_seal(frame, place->segment->nonce, place->position, committed);
+    frame->other = (struct format_log_other){0};
+    if (other)
+        frame->other = (struct format_log_other){.nonce = other->segment->nonce,
+                                                 .number = other->segment->number,
+                                                 .position = other->position,
+                                                 .before = other->segment->before};
+    format_log_frame_seal(frame, place->segment->nonce, place->position, place->committed);
 }
 
 /* Under the lock. The headers of those behind it may say that it is complete. */
@@ -401,7 +408,8 @@ void log_stream_unreserve(struct log_place *place)
     struct log_segment *segment = place->segment;
     spinlock_lock(&stream->lock);
     flight_end(stream, place);
-    if (segment == stream->current && segment->tail == place->position + place->bytes)
+    /* Who makes the next segment may have written already where this one ends. */
+    if (segment == stream->current && !stream->switching && segment->tail == place->position + place->bytes)
         segment->tail = place->position;
     else /* later frames lie behind the hole */
         segment_break(stream, segment);

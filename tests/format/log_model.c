@@ -85,9 +85,8 @@ static void judge_settle(struct judge *judge)
     }
 }
 
-static int judge_visit(void *context, const struct format_log_entry *entry)
+static void judge_entry(struct judge *judge, const struct format_log_entry *entry)
 {
-    struct judge *judge = context;
     struct model_room room = {0};
     judge_settle(judge);
     assert_true(judge->frame < judge->model->frames);
@@ -101,6 +100,14 @@ static int judge_visit(void *context, const struct format_log_entry *entry)
     assert_memory_equal(entry->value, expected.value, expected.value_length);
     judge->entry++;
     judge->sequence++;
+}
+
+static int judge_visit(void *context, const struct format_log_view *frame)
+{
+    struct format_log_entry entry;
+    uint32_t at = 0;
+    while (format_log_frame_next(frame, &at, &entry))
+        judge_entry(context, &entry);
     return 0;
 }
 

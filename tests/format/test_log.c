@@ -60,7 +60,7 @@ static void test_segment_impossible(void **state)
     struct format_log_segment segment;
     assert_string_equal(format_log_segment_decode(zeros, &segment), "has no header of a log's segment");
     assert_string_equal(segment_forged(4, 0, 4), "has no header of a log's segment");
-    assert_string_equal(segment_forged(8, 2, 2), "is of another version of Banyan");
+    assert_string_equal(segment_forged(8, 1, 2), "is of another version of Banyan");
     assert_string_equal(segment_forged(10, 0, 2), impossible);
     assert_string_equal(segment_forged(16, 0, 8), impossible);
     assert_string_equal(segment_forged(32, 0, 8), impossible);
@@ -120,7 +120,7 @@ static void test_control(void **state)
     const struct {
         uint32_t at, length;
         const char *message;
-    } forged[] = {{12, 2, "is of another version of Banyan"},
+    } forged[] = {{12, 1, "is of another version of Banyan"},
                   {14, 2, "names a process by half"},
                   {16, 8, "names a process by half"}};
     for (size_t i = 0; i < sizeof forged / sizeof forged[0]; i++) {

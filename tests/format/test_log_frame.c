@@ -201,18 +201,41 @@ static void test_entries_impossible(void **state)
     }
 }
 
+/* Where the other copy lies stands in the frame, as it was given. */
+static void test_other_copy(void **state)
+{
+    const struct format_log_other others[] = {{.nonce = 0},
+                                              {.nonce = 1, .position = FORMAT_LOG_BLOCK},
+                                              {.nonce = UINT64_MAX,
+                                               .number = UINT64_MAX,
+                                               .position = FORMAT_LOG_SEGMENT_MAX - FORMAT_LOG_BLOCK,
+                                               .before = FORMAT_LOG_SEGMENT_MAX},
+                                              {.nonce = NONCE, .number = 7, .position = 640, .before = 0}};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        struct format_log_frame frame;
+        format_log_frame_begin(&frame, buffer, sizeof buffer);
+        frame.other = others[i];
+        one_seal(&one, &frame);
+        assert_memory_equal(&one.view.other, &others[i], sizeof others[i]);
+    }
+}
+
 /* Headers with right checks and impossible values. */
 static void test_frame_impossible(void **state)
 {
     const struct {
         uint32_t at, value;
     } forged[] = {{20, 0},
-                  {20, 39},
+                  {20, FORMAT_LOG_FRAME_BYTES - 1},
                   {20, FORMAT_LOG_FRAME_MAX + 1},
                   {20, UINT32_MAX},
                   {24, 3 * FORMAT_LOG_BLOCK},
                   {24, 63},
-                  {24, UINT32_MAX - 63}};
+                  {24, UINT32_MAX - 63},
+                  {40, 1}, /* another copy at the place of the segment's header */
+                  {48, 1}, /* one without a segment */
+                  {56, 64},
+                  {60, 64}};
     struct format_log_frame frame;
     for (size_t i = 0; i < sizeof forged / sizeof forged[0]; i++) {
         uint32_t position = 2 * FORMAT_LOG_BLOCK;
@@ -244,7 +267,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_entries),          cmocka_unit_test(test_frame_lengths),
         cmocka_unit_test(test_far_sequences),    cmocka_unit_test(test_entries_impossible),
-        cmocka_unit_test(test_frame_impossible),
+        cmocka_unit_test(test_frame_impossible), cmocka_unit_test(test_other_copy),
     };
     return cmocka_run_group_tests_name("log_frame", tests, NULL, NULL);
 }

@@ -312,10 +312,10 @@ static void test_torn_frame_is_skipped(void **state)
     assert_int_equal(scan.end, bytes + 2 * FORMAT_LOG_BLOCK);
 }
 
-static int visit_third(void *context, const struct format_log_entry *entry)
+static int visit_third(void *context, const struct format_log_view *frame)
 {
     uint32_t *seen = context;
-    assert_true(entry->sequence);
+    assert_true(frame->bytes);
     return ++*seen == 3 ? -7 : 0;
 }
 
@@ -327,7 +327,8 @@ static void test_visit_ends(void **state)
     model_fill(20);
     assert_int_equal(format_log_scan(&model.segment, model.bytes, 0, visit_third, &seen, &scan), -7);
     assert_int_equal(seen, 3);
-    assert_int_equal(scan.entries, 2);
+    assert_int_equal(scan.frames, 2);
+    assert_int_equal(scan.entries, model.frame[0].entries + model.frame[1].entries);
 }
 
 /* ---- how far a segment must be read ---- */

@@ -211,7 +211,7 @@ static uint32_t sealed_committed(struct process *process, struct log_place *plac
     const struct format_log_entry entry = {
         .kind = FORMAT_LOG_DELETE, .epoch = 1, .sequence = 1, .key = {(const uint8_t *)"key", 3}};
     assert_true(format_log_frame_add(&frame, &entry));
-    log_stream_seal(place, &frame);
+    log_stream_seal(place, NULL, &frame);
     memcpy(&committed, frame.bytes + 24, 4);
     return committed;
 }
@@ -227,7 +227,7 @@ static void place_reserve(struct process *process, uint32_t bytes, struct log_pl
 static void a_frame_behind_one_that_failed(void **state)
 {
     (void)state;
-    struct log_place whole, failed, behind;
+    struct log_place whole, failed, behind, later;
     processes_open(&world, 1, 0);
     struct process *first = process_start(&world);
     place_reserve(first, 64, &whole);
@@ -238,6 +238,63 @@ static void a_frame_behind_one_that_failed(void **state)
     log_stream_landed(&failed, false);
     assert_true(sealed_committed(first, &behind) <= failed.position);
     log_stream_landed(&behind, true);
+    place_reserve(first, 64, &later);
+    assert_true(later.segment != failed.segment || sealed_committed(first, &later) <= failed.position);
+    log_stream_landed(&later, true);
+    processes_close(&world);
+}
+
+/* L2. What a frame calls complete has smaller sequences than it: it was complete when its room was reserved,
+ * and its sequences were drawn behind that. */
+static void a_frame_beside_one_that_comes(void **state)
+{
+    (void)state;
+    struct log_place before, beside, behind;
+    processes_open(&world, 1, 0);
+    struct process *first = process_start(&world);
+    place_reserve(first, 64, &before);
+    place_reserve(first, 128, &beside);
+    log_stream_landed(&before, true); /* it may have drawn later than this one */
+    assert_int_equal(sealed_committed(first, &beside), before.position);
+    log_stream_landed(&beside, true);
+    place_reserve(first, 64, &behind);
+    assert_int_equal(sealed_committed(first, &behind), behind.position);
+    log_stream_landed(&behind, true);
+    processes_close(&world);
+}
+
+struct switching {
+    struct process *process;
+    struct log_place *place;
+    unsigned met;
+};
+
+static int unreserve_meanwhile(void *context, struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    struct switching *switching = context;
+    if (!switching->met++)
+        log_stream_unreserve(switching->place);
+    return wrapper_pass(endpoint, list, list->count);
+}
+
+/* Room is given back while the header of the next segment, which says where this one ends, is on its way:
+ * that header must not be believed, since nothing comes there. */
+static void room_given_back_behind_a_header(void **state)
+{
+    (void)state;
+    struct log_place whole, given, next;
+    processes_open(&world, 1, 0);
+    struct process *first = process_start(&world);
+    place_reserve(first, 40 << 10, &whole);
+    log_stream_landed(&whole, true);
+    place_reserve(first, 128, &given);
+    struct switching switching = {.process = first, .place = &given};
+    process_hooked(first, unreserve_meanwhile, &switching);
+    place_reserve(first, 40 << 10, &next);
+    process_hooked(first, NULL, NULL);
+    assert_true(switching.met > 0);
+    assert_true(!next.segment->trusts || next.segment->before <= given.position);
+    log_stream_landed(&next, true);
     processes_close(&world);
 }
 
@@ -632,6 +689,8 @@ int main(void)
         cmocka_unit_test(a_watermark_never_goes_back),
         cmocka_unit_test(a_frame_behind_one_that_failed),
         cmocka_unit_test(a_segment_behind_one_that_failed),
+        cmocka_unit_test(a_frame_beside_one_that_comes),
+        cmocka_unit_test(room_given_back_behind_a_header),
         cmocka_unit_test(an_unknown_outcome_is_settled),
         cmocka_unit_test(a_doubtful_key_in_a_range_that_leaves),
         cmocka_unit_test(a_doubtful_key_in_a_log_that_is_full),
