@@ -16,11 +16,12 @@
 #include "pool/log.h"
 #include "tree/wrapper.h"
 
-#define NODES   2u
-#define FRAMES  4096u
-#define MERGED  560u /* keys that are merged when the process dies, and were written before the others */
-#define KEYS    1100u
-#define SAMPLES 12u
+#define NODES    2u
+#define FRAMES   4096u
+#define MERGED   560u /* keys that are merged when the process dies, and were written before the others */
+#define KEYS     1100u
+#define DEGRADED 1000u /* one of the keys: its frame may have one copy alone */
+#define SAMPLES  12u
 
 /* ---- a log ---- */
 
@@ -62,7 +63,26 @@ static void write_keys(struct process *process, unsigned from, unsigned to)
     }
 }
 
-static void world_make(void)
+/* The second list from now on is refused: the frame that it bears has one copy. */
+static int refuse_second(void *context, struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    unsigned *lists = context;
+    return ++*lists == 2 ? process_refuse(dead, list) : wrapper_pass(endpoint, list, list->count);
+}
+
+static void write_degraded(unsigned key)
+{
+    struct log_stats stats;
+    unsigned lists = 0;
+    process_hooked(dead, refuse_second, &lists);
+    process_check(dead, process_put(dead, key, value_of(key)));
+    process_hooked(dead, NULL, NULL);
+    log_stats(dead->log, &stats);
+    assert_int_equal(stats.degraded, 1);
+    process_own_still(&world, dead);
+}
+
+static void world_make(bool degraded)
 {
     struct log_stats stats;
     processes_open(&world, NODES, 0);
@@ -73,7 +93,10 @@ static void world_make(void)
     heirs_end(&world, dead);
     write_keys(dead, 0, MERGED);
     process_check(dead, log_flush_all(dead->log, dead->session));
-    write_keys(dead, MERGED, KEYS);
+    write_keys(dead, MERGED, DEGRADED);
+    if (degraded)
+        write_degraded(DEGRADED);
+    write_keys(dead, DEGRADED + degraded, KEYS);
     log_stats(dead->log, &stats);
     watermark = stats.watermark;
     assert_true(watermark >= MERGED && stats.segments >= 2 * NODES);
@@ -151,6 +174,15 @@ static void frames_note(void)
         assert_true(frame_count > begin);
         frames[tail].complete = false;
     }
+}
+
+/* Frames that have their copy there. */
+static unsigned copies_of(const struct frame *frame)
+{
+    unsigned found = 0;
+    for (unsigned i = 0; i < frame_count; i++)
+        found += frames[i].other.nonce == frame->nonce && frames[i].other.position == frame->position;
+    return found;
 }
 
 static const struct frame *other_of(const struct frame *frame)
@@ -238,10 +270,15 @@ static void expect_refused(gaddr address)
     assert_non_null(strstr(tree_session_error(reader->session)->text, text));
 }
 
+static void begin_with(bool degraded)
+{
+    world_make(degraded);
+    frames_note();
+}
+
 static void begin(void)
 {
-    world_make();
-    frames_note();
+    begin_with(false);
 }
 
 /* ---- frames ---- */
@@ -354,6 +391,38 @@ static void a_frame_is_lost_with_both_copies(void **state)
     assert_true(refused >= SAMPLES / 4);
 }
 
+/* Nobody has what stood in a frame that went to one memory node alone, though the frame names a place for a
+ * copy. */
+static void a_frame_that_has_one_copy(void **state)
+{
+    (void)state;
+    begin_with(true);
+    unsigned i = 0;
+    while (copies_of(&frames[i]) || frames[i].last <= watermark)
+        i++;
+    assert_true(i < frame_count && frames[i].complete);
+    flip(somewhere(&frames[i], 0));
+    expect_lost(&frames[i].address, 1);
+    expect_refused(frames[i].address);
+    flip(somewhere(&frames[i], 0));
+    expect_served();
+    processes_close(&world);
+}
+
+/* The header of its segment is lost, and known again: then the frame is. */
+static void a_header_before_a_frame_that_has_one_copy(void **state)
+{
+    (void)state;
+    begin_with(true);
+    unsigned i = 0;
+    while (copies_of(&frames[i]) || frames[i].last <= watermark)
+        i++;
+    flip(frames[i].address - frames[i].position + 33);
+    expect_mended(LOG_FAULT_SEGMENT, frames[i].address - frames[i].position);
+    expect_served();
+    processes_close(&world);
+}
+
 /* ---- headers and control blocks ---- */
 
 static void block_damage(const struct block *block, bool erased)
@@ -418,6 +487,8 @@ int main(void)
         cmocka_unit_test(a_long_region_of_one_copy),
         cmocka_unit_test(a_frame_is_inherited_from_the_other_copy),
         cmocka_unit_test(a_frame_is_lost_with_both_copies),
+        cmocka_unit_test(a_frame_that_has_one_copy),
+        cmocka_unit_test(a_header_before_a_frame_that_has_one_copy),
         cmocka_unit_test(each_block_of_one_memory_node),
         cmocka_unit_test(each_block_of_both_memory_nodes),
     };
