@@ -16,6 +16,9 @@
 #include "base/task.h"
 #include "log/state.h"
 
+/* A memory node may be away for long: that entries have one copy is said so often at most. */
+#define DEGRADED_SAID_NS (1000 * MILLISECOND)
+
 /* ---- the lane ---- */
 
 bool log_lane_create(struct log *log)
@@ -168,6 +171,32 @@ static int copy_reserve(struct log *log, struct tree_session *session, struct lo
     return status;
 }
 
+static void degraded(struct log *log, uint16_t node)
+{
+    const uint64_t now = task_now(), said = atomic_load_relaxed(&log->degraded_said); /* a hint */
+    log_count(&log->stats.degraded, 1);
+    if (said && now - said < DEGRADED_SAID_NS)
+        return;
+    atomic_store_relaxed(&log->degraded_said, now); /* as above */
+    log_warning("the log: entries of memory node %u have one copy, since no other memory node took a second",
+                node);
+}
+
+/* L8. Room for the second copy on the first of the others, from the attempt-th on, that is there; on none:
+ * the entry has one copy, and that is said. What a memory node says that is there, that no segment is to be
+ * had or that this process was fenced, is said of the write. */
+static int second_reserve(struct log *log, struct tree_session *session, struct log_frame *frame,
+                          uint32_t attempt)
+{
+    for (; copy_node(log, frame->node, attempt) != frame->node; attempt++) {
+        int status = copy_reserve(log, session, frame, copy_node(log, frame->node, attempt), 1);
+        if (status != BANYAN_ENET && status != BANYAN_ETIMEOUT)
+            return status;
+    }
+    degraded(log, frame->node);
+    return 0;
+}
+
 /* L2. Behind the reserving, and before the frame is sent. */
 static void frame_draw(struct log *log, struct log_frame *frame)
 {
@@ -208,7 +237,7 @@ static int frame_prepare(struct log *log, struct tree_session *session, struct l
     frame->copies = 0;
     int status = copy_reserve(log, session, frame, frame->node, 0);
     if (!status && twice)
-        status = copy_reserve(log, session, frame, copy_node(log, frame->node, 0), 1);
+        status = second_reserve(log, session, frame, 0);
     if (status && frame->copies) {
         log_stream_unreserve(&frame->places[0]);
         frame->copies = 0;
@@ -233,9 +262,7 @@ static void copy_again(struct log *log, struct tree_session *session, struct log
         if (!status)
             return;
     }
-    log_count(&log->stats.degraded, 1);
-    log_warning("the log: entries of memory node %u have one copy, since no other memory node took a second",
-                frame->node);
+    degraded(log, frame->node);
 }
 
 /* The lists are back. */

@@ -231,6 +231,7 @@ struct log {
     bool merging;           /* a merger makes a cycle */
     uint32_t inheriting;    /* atomic: tasks that inherit */
     uint64_t logged;        /* atomic: bytes, for the mergers' pace */
+    uint64_t degraded_said; /* atomic: when it was said last; 0: never */
     uint64_t merged_at;     /* atomic, statistics: all that was logged before it is merged, and published */
     struct log_stats stats; /* atomic, relaxed */
 };

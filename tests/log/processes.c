@@ -18,8 +18,8 @@ static const struct format_geometry geometry = {.key_kind = FORMAT_KEY_FIXED,
 
 struct process_fabric {
     struct wrapper wrapper;
-    bool dead;
-    uint64_t since[PROCESSES_NODES]; /* lists of earlier incarnations are refused */
+    bool dead, away[PROCESSES_NODES_MAX];
+    uint64_t since[PROCESSES_NODES_MAX]; /* lists of earlier incarnations are refused */
     process_hook *hook;
     void *context;
 };
@@ -29,6 +29,8 @@ static int run_list(struct fabric_endpoint *endpoint, struct fabric_list *list)
     struct process_fabric *fabric = (struct process_fabric *)endpoint->fabric;
     if (fabric->dead || (list->incarnation && list->incarnation < fabric->since[list->node]))
         return BANYAN_EFENCED;
+    if (fabric->away[list->node])
+        return BANYAN_ENET;
     if (fabric->hook)
         return fabric->hook(fabric->context, endpoint, list);
     return wrapper_pass(endpoint, list, list->count);
@@ -38,8 +40,9 @@ static int run_call(struct fabric_endpoint *endpoint, uint16_t node, const void 
                     void *reply, size_t capacity, size_t *reply_length)
 {
     const struct process_fabric *fabric = (const struct process_fabric *)endpoint->fabric;
-    return fabric->dead ? BANYAN_EFENCED
-                        : wrapper_call(endpoint, node, request, length, reply, capacity, reply_length);
+    return fabric->dead || fabric->away[node]
+               ? BANYAN_EFENCED /* there is no connection */
+               : wrapper_call(endpoint, node, request, length, reply, capacity, reply_length);
 }
 
 static const struct fabric_ops process_ops = {
@@ -69,6 +72,13 @@ int process_refuse(struct process *process, struct fabric_list *list)
 {
     process->trouble->since[list->node] = ++process->trouble->wrapper.incarnation;
     return BANYAN_EFENCED;
+}
+
+void process_away(struct process *process, uint16_t node, bool away)
+{
+    process->trouble->away[node] = away;
+    if (away)
+        process->trouble->since[node] = ++process->trouble->wrapper.incarnation;
 }
 
 /* ---- life ---- */
@@ -123,7 +133,7 @@ void processes_close(struct processes *processes)
 
 struct process *process_begin(struct processes *processes)
 {
-    const struct fabric_target *targets[PROCESSES_NODES];
+    const struct fabric_target *targets[PROCESSES_NODES_MAX];
     struct tree_switches switches = {.cache_bytes = processes->cache_bytes};
     struct error error = {0};
     struct process *process = &processes->all[processes->count];

@@ -17,9 +17,10 @@
 #include "memory/memory.h"
 #include "tree/rights.h"
 
-#define PROCESSES_NODES 2u
-#define PROCESSES_MAX   512u
-#define PROCESSES_VALUE 24u
+#define PROCESSES_NODES     2u
+#define PROCESSES_NODES_MAX 3u
+#define PROCESSES_MAX       512u
+#define PROCESSES_VALUE     24u
 
 struct process_fabric;
 struct process {
@@ -38,7 +39,7 @@ struct processes {
     struct log_options options;
     enum tree_cache_policy policy; /* of processes that are started from now on */
     uint64_t cache_bytes;          /* of those */
-    struct memory_node *memory[PROCESSES_NODES];
+    struct memory_node *memory[PROCESSES_NODES_MAX];
     struct process all[PROCESSES_MAX];
     unsigned count;
     struct log_heir heirs[8];
@@ -77,6 +78,9 @@ void process_hooked(struct process *process, process_hook *hook, void *context);
 /* For hooks: the first `count` commands take effect, then the connection is lost. Returns BANYAN_ENET. */
 int process_cut(struct process *process, struct fabric_endpoint *endpoint, struct fabric_list *list,
                 uint16_t count);
+/* The memory node is there, or it is not: what is sent to it is lost, and what is asked fails, until it is
+ * there again. */
+void process_away(struct process *process, uint16_t node, bool away);
 /* ... none does, since the connection was lost before. Returns BANYAN_EFENCED. */
 int process_refuse(struct process *process, struct fabric_list *list);
 

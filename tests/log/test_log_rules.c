@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "failing.h"
+#include "log/reader.h"
 #include "log/state.h"
 #include "tree/index.h"
 #include "tree/owned_cache.h"
@@ -484,6 +485,113 @@ static void a_watermark_that_one_memory_node_has(void **state)
     }
 }
 
+/* ---- a memory node that is away (L8) ---- */
+
+static struct log_stats stats_of(const struct process *process)
+{
+    struct log_stats stats;
+    log_stats(process->log, &stats);
+    return stats;
+}
+
+/* Puts of keys; those that were not done, since the memory node of their leaf is away, have the old value. */
+static unsigned put_done(struct process *process, unsigned from, unsigned to, uint64_t value,
+                         uint64_t *expected)
+{
+    unsigned done = 0;
+    for (unsigned i = from; i < to; i++) {
+        const int status = process_put(process, i, value);
+        if (status && status != BANYAN_ENET)
+            process_check(process, status);
+        if (!status)
+            expected[i] = value;
+        done += !status;
+    }
+    return done;
+}
+
+/* The memory node that would have the second copy is away: another one gets it, and where there is none, the
+ * write is done with one copy, and that is said. */
+static void a_memory_node_that_is_away(void **state)
+{
+    (void)state;
+    for (unsigned nodes = 2; nodes <= 3; nodes++) {
+        uint64_t expected[200];
+        processes_open(&world, nodes, 0);
+        world.options.copies = 2;
+        struct process *first = process_start(&world);
+        process_own(&world, first);
+        heirs_end(&world, first);
+        assert_int_equal(put_done(first, 0, 200, 5, expected), 200);
+        process_check(first, log_flush_all(first->log, first->session)); /* there are many leaves */
+        assert_int_equal(put_done(first, 0, 200, 6, expected), 200);
+        process_away(first, 1, true);
+        process_own_still(&world, first);
+        const unsigned done = put_done(first, 0, 200, 7, expected);
+        assert_true(done > 0); /* whose leaves lie on another one */
+        assert_int_equal(stats_of(first).degraded, nodes == 2 ? done : 0);
+        process_away(first, 1, false);
+        assert_int_equal(put_done(first, 100, 120, 8, expected), 20);
+        assert_int_equal(stats_of(first).degraded, nodes == 2 ? done : 0);
+        process_dies(&world, first);
+        struct process *next = process_start(&world);
+        process_own(&world, next);
+        for (unsigned i = 0; i < 200; i++)
+            assert_int_equal(process_get(next, i), expected[i]);
+        processes_close(&world);
+    }
+}
+
+struct third {
+    struct process *process;
+    unsigned lists;
+    uint16_t nodes[3];
+    gaddr last;
+};
+
+static int refuse_the_second(void *context, struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    struct third *third = context;
+    if (!is_frame(third->process, list)) /* a log that is opened, a header */
+        return wrapper_pass(endpoint, list, list->count);
+    assert_true(third->lists < 3);
+    third->nodes[third->lists++] = list->node;
+    third->last = list->commands[list->count - 1].address;
+    return third->lists == 2 ? process_refuse(third->process, list)
+                             : wrapper_pass(endpoint, list, list->count);
+}
+
+/* A copy that is sent late, since the second one was refused, calls nothing complete: its sequences were
+ * drawn before it had its room (L2). It names the first one. */
+static void a_copy_that_goes_to_a_third(void **state)
+{
+    (void)state;
+    struct format_log_view view;
+    uint8_t bytes[FORMAT_LOG_BLOCK];
+    processes_open(&world, 3, 0);
+    world.options.copies = 2;
+    struct process *first = process_start(&world);
+    process_own(&world, first);
+    heirs_end(&world, first);
+    put_keys(first, 0, 200, 5);
+    struct third third = {.process = first};
+    process_hooked(first, refuse_the_second, &third);
+    process_check(first, process_put(first, 7, 77));
+    process_hooked(first, NULL, NULL);
+    assert_int_equal(third.lists, 3);
+    assert_true(third.nodes[0] != third.nodes[1] && third.nodes[2] != third.nodes[1] &&
+                third.nodes[2] != third.nodes[0]);
+    assert_int_equal(stats_of(first).degraded, 0);
+    process_own_still(&world, first);
+    pool_session_begin(tree_session_pool(first->session));
+    process_check(first, log_bytes_read(first->session, third.last, bytes, sizeof bytes));
+    memcpy(&view.committed, bytes + 24, sizeof view.committed);
+    memcpy(&view.other.nonce, bytes + 40, sizeof view.other.nonce);
+    assert_int_equal(view.committed, 0);
+    assert_true(view.other.nonce == first->log->streams[third.nodes[0]].current->nonce);
+    processes_close(&world);
+}
+
 /* ---- costs ---- */
 
 /* A write of a process that has nothing else to do: one round trip, and a WRITE for each copy. */
@@ -696,6 +804,8 @@ int main(void)
         cmocka_unit_test(a_doubtful_key_in_a_log_that_is_full),
         cmocka_unit_test(an_entry_of_an_earlier_time),
         cmocka_unit_test(a_watermark_that_one_memory_node_has),
+        cmocka_unit_test(a_memory_node_that_is_away),
+        cmocka_unit_test(a_copy_that_goes_to_a_third),
         cmocka_unit_test(what_a_write_costs),
         cmocka_unit_test(what_a_lookup_costs_behind_merging),
         cmocka_unit_test(a_merging_that_is_lost),

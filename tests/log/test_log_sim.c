@@ -14,6 +14,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/task.h"
 #include "log/log.h"
@@ -261,12 +262,15 @@ static void options_for(struct world_options *options, struct churn *churn, uint
     options->faults.lose_ns = 20 * MICROSECOND;
 }
 
-static int scene_open(struct scene *scene, uint64_t seed, bool losses)
+/* `away_ns`: a connection that is cut stays away for so long at most; 0: as the seed says. */
+static int scene_open_with(struct scene *scene, uint64_t seed, bool losses, uint32_t away_ns)
 {
     static const struct tree_forward forward = {.wait = wait_a_while};
     struct world_options options;
     struct log_options log;
     options_for(&options, &scene->churn, seed, losses);
+    if (away_ns)
+        options.faults.lose_ns = away_ns;
     int status = world_create(&scene->world, &options);
     scene->world.context = &scene->churn;
     log_options_default(&log);
@@ -284,6 +288,11 @@ static int scene_open(struct scene *scene, uint64_t seed, bool losses)
             status = log_attach(scene->logs[c], compute->tree, &scene->world.error);
     }
     return status;
+}
+
+static int scene_open(struct scene *scene, uint64_t seed, bool losses)
+{
+    return scene_open_with(scene, seed, losses, 0);
 }
 
 static void scene_close(struct scene *scene)
@@ -367,6 +376,69 @@ static void with_deaths(void **state)
     assert_true(total.inherited > 0 || world_rounds(200) < 100);
 }
 
+/* ---- a memory node that is away ---- */
+
+#define AWAY_NS 2000000u
+
+static uint64_t degraded(const struct scene *scene)
+{
+    struct log_stats stats;
+    log_stats(scene->logs[0], &stats);
+    return stats.degraded;
+}
+
+static int put(struct world_task *task, uint64_t number, uint64_t value)
+{
+    uint8_t key[8] = {0};
+    memcpy(key, &number, sizeof number);
+    return tree_upsert(task->session, task->tree, key, sizeof key, &value, sizeof value);
+}
+
+/* While the second of two memory nodes is away, writes to leaves on the first one go on, with one copy. */
+static void write_while_away(struct world_task *task)
+{
+    struct scene *scene = task->world->context;
+    uint64_t done = 0;
+    begin(task);
+    for (uint64_t i = 0; i < 40; i++)
+        must(scene, task, put(task, i, i + 1));
+    sim_cut(task->world->sim, (int)task->compute, 1);
+    for (uint64_t i = 0, since = task_now(); task_now() - since < AWAY_NS && degraded(scene) < 10; i++) {
+        if (scene->adopted[0] != fabric_incarnation(scene->world.computes[0].fabric))
+            must(scene, task, adopt(scene, task, TREE_OWNED));
+        done += !put(task, i % 40, 100 + i);
+        task_sleep(MICROSECOND);
+    }
+    if (done < 10 || degraded(scene) < 10)
+        world_fail(&scene->world, BANYAN_ENET,
+                   "%" PRIu64 " writes were done while a memory node was away, %" PRIu64 " with one copy",
+                   done, degraded(scene));
+    task_sleep(2 * AWAY_NS);
+    must(scene, task, adopt(scene, task, TREE_OWNED));
+    must(scene, task, log_flush_all(scene->logs[0], task->session));
+    must(scene, task, log_close(scene->logs[0], task->session));
+}
+
+static void away_run(uint64_t seed)
+{
+    struct scene *scene = calloc(1, sizeof *scene);
+    int status = scene_open_with(scene, 12 * seed + 7, false, AWAY_NS); /* two memory nodes, and two copies */
+    world_begin_losses(&scene->world);
+    status = status ? status : world_run_one(&scene->world, 0, write_while_away);
+    struct error error = scene->world.error;
+    scene_close(scene);
+    free(scene);
+    if (status)
+        fail_msg("away: %d: %s; replay: BANYAN_SEED=%" PRIu64 " test_log_sim", status, error.text, seed);
+}
+
+static void with_a_memory_node_away(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < world_rounds(20); i++)
+        away_run(world_seed(i + 1));
+}
+
 int main(void)
 {
     if (getenv("PART")) /* one of them */
@@ -375,6 +447,7 @@ int main(void)
         cmocka_unit_test(in_peace),
         cmocka_unit_test(with_lost_connections),
         cmocka_unit_test(with_deaths),
+        cmocka_unit_test(with_a_memory_node_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
