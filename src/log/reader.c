@@ -321,23 +321,24 @@ static int segment_scan(struct log_reader *reader, struct log_reader_segment *se
         int status = segment_read(reader, segment, &used);
         if (!status)
             status = format_log_scan(&used, reader->bytes, segment->known, frame_visit, &scanning, &scan);
-        if (!status && scan.corrupt_regions && attempt < READS_MAX) {
-            /* An owner that lives goes on: what was read first may be older than what was read last. */
-            status = header_read(reader, segment);
-            if (status)
-                return status;
-            if (!segment->header.size || segment->header.nonce != nonce)
-                return 0; /* it is used again, so all it held is merged */
-            continue;
-        }
-        if (!status && scan.corrupt_regions) {
+        if (status)
+            return status;
+        if (!scan.corrupt_regions)
+            break;
+        if (attempt == READS_MAX) {
             const uint32_t limit = scan.committed > segment->known ? scan.committed : segment->known;
             status =
                 regions_note(reader, segment, &used, limit < used.size ? limit : used.size, scanning.merged);
+            if (status)
+                return status;
+            break;
         }
+        /* An owner that lives goes on: what was read first may be older than what was read last. */
+        status = header_read(reader, segment);
         if (status)
             return status;
-        break;
+        if (!segment->header.size || segment->header.nonce != nonce)
+            return 0; /* it is used again, so all it held is merged */
     }
     reader->frames += scan.frames;
     reader->entries += scan.entries;
