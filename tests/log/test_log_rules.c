@@ -245,6 +245,25 @@ static void a_frame_behind_one_that_failed(void **state)
     processes_close(&world);
 }
 
+/* A segment in which one failed is not used again, when all that is in it is merged. */
+static void a_segment_in_which_a_frame_failed(void **state)
+{
+    (void)state;
+    struct log_place failed, behind;
+    processes_open(&world, 1, 0);
+    struct process *first = process_start(&world);
+    struct log_stream *stream = &first->log->streams[0];
+    place_reserve(first, 64, &failed);
+    log_stream_landed(&failed, false);
+    place_reserve(first, 64, &behind); /* in the next one */
+    assert_ptr_not_equal(behind.segment, failed.segment);
+    log_stream_landed(&behind, true);
+    log_stream_free_up_to(stream, FORMAT_LOG_SEQUENCE_MAX);
+    assert_null(stream->spare);
+    assert_ptr_equal(stream->broken, failed.segment);
+    processes_close(&world);
+}
+
 /* L2. What a frame calls complete has smaller sequences than it: it was complete when its room was reserved,
  * and its sequences were drawn behind that. */
 static void a_frame_beside_one_that_comes(void **state)
@@ -403,7 +422,8 @@ static void a_doubtful_key_in_a_log_that_is_full(void **state)
         status = process_put(first, i, i);
     assert_int_equal(status, BANYAN_ENOSPC);
     assert_non_null(strstr(tree_session_error(first->session)->text, "not merged"));
-    assert_int_equal(process_get(first, 10), 10); /* reads go on */
+    assert_int_equal(process_get(first, 10), 10);                       /* reads go on */
+    process_check(first, tree_log_settle(first->session, first->tree)); /* by a task that meets it */
     process_check(first, log_flush_all(first->log, first->session));
     process_check(first, process_put(first, 6, 6));
     assert_int_equal(process_get(first, 5), 2);
@@ -797,6 +817,7 @@ int main(void)
         cmocka_unit_test(a_watermark_never_goes_back),
         cmocka_unit_test(a_frame_behind_one_that_failed),
         cmocka_unit_test(a_segment_behind_one_that_failed),
+        cmocka_unit_test(a_segment_in_which_a_frame_failed),
         cmocka_unit_test(a_frame_beside_one_that_comes),
         cmocka_unit_test(room_given_back_behind_a_header),
         cmocka_unit_test(an_unknown_outcome_is_settled),
