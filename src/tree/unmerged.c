@@ -416,7 +416,8 @@ void unmerged_settle(struct epoch_slot *slot, struct unmerged_write *write, enum
     const uint64_t sequence = atomic_load_relaxed(&write->frame->first) + write->index;
     switch (fate) {
     case UNMERGED_COMMITTED:
-        write->replaced = !write->first || committed_end(node);
+        /* What is doubtful, or what was there before it, is logged again: that may be the committed value. */
+        write->replaced = !write->first || (!node->doubt && committed_end(node));
         if (last)
             pending_commit(node, sequence);
         break;

@@ -191,7 +191,8 @@ static void change_replaces(struct model *model, const struct change *change)
     struct entry *entry = &model->entries[change->key];
     struct held *held = &entry->committed;
     const bool merging = entry->merging && entry->merged == held->sequence;
-    const bool alone = held->present && !held->leafed && !merging;
+    const bool takes = change->first && held->present && !held->leafed && !entry->doubt;
+    const bool alone = takes && !merging;
     const uint64_t before = change->first ? held->present ? held->value : 0 : entry->before;
     assert_int_equal(change->write.replaced, !change->first || alone);
     /* A value that may be in the leaf is merged before another takes its place, but for these tests. */
@@ -199,7 +200,7 @@ static void change_replaces(struct model *model, const struct change *change)
         value_aside(model, before);
     else if (change->write.replaced)
         value_freed(model, before);
-    if (change->first && held->present && !held->leafed) {
+    if (takes) {
         held->ended = true;
         entry->overtaken |= merging;
     }
@@ -611,6 +612,34 @@ static void overtaken(void **state)
         }
 }
 
+/* The value that was there before a doubtful one is logged again while it is being merged: it lives on. */
+static void again(void **state)
+{
+    struct unmerged_merge merge;
+    struct steps steps = {.table = unmerged_create(VALUE), .domain = epoch_domain_create()};
+    uint8_t bytes[8], value[VALUE];
+    struct format_key same = {value, value_make(1, value)};
+    bool busy;
+    (void)state;
+    steps.slot = epoch_slot_acquire(steps.domain);
+    step_write(&steps, 0);
+    steps.frame.first = 2;
+    assert_false(step_settle(&steps, 0));
+    assert_int_equal(step_take(&steps, &merge), 1);
+    step_write(&steps, 1);
+    struct unmerged_node *node = unmerged_latch_try(steps.table, key_make(1, bytes), &busy);
+    unmerged_mark(steps.table, node, true, false);
+    unmerged_settle(steps.slot, &steps.writes[1], UNMERGED_UNKNOWN);
+    unmerged_write(steps.table, node, &same, &steps.frame, 2, &steps.writes[2]);
+    unmerged_mark(steps.table, node, false, true);
+    unmerged_unlatch(steps.table, steps.slot, node);
+    assert_false(step_settle(&steps, 2));
+    assert_false(unmerged_merged(steps.table, steps.slot, &merge, UNMERGED_NOT_DONE));
+    assert_int_equal(step_take(&steps, &merge), 1);
+    assert_true(value_number(merge.value, merge.length) == 1);
+    steps_end(&steps);
+}
+
 /* A merging that did nothing leaves its entry as it was: the write that replaces it frees it. */
 static void not_done(void **state)
 {
@@ -842,8 +871,11 @@ static void on_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(against_a_reference), cmocka_unit_test(ended),
-        cmocka_unit_test(overtaken),           cmocka_unit_test(not_done),
+        cmocka_unit_test(against_a_reference),
+        cmocka_unit_test(ended),
+        cmocka_unit_test(overtaken),
+        cmocka_unit_test(not_done),
+        cmocka_unit_test(again),
         cmocka_unit_test(on_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
