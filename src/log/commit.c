@@ -258,7 +258,7 @@ static void copy_again(struct log *log, struct tree_session *session, struct log
         copy_seal(log, frame, 1);
         struct fabric_list *list = &frame->lists[1];
         int status = pool_lists_post(tree_session_pool(session), &list, 1);
-        log_stream_landed(&frame->places[1], !status);
+        log_stream_ended(&frame->places[1], list->status);
         if (!status)
             return;
     }
@@ -275,7 +275,7 @@ static void frame_judge(struct log *log, struct tree_session *session, struct lo
     for (uint32_t i = 0; i < frame->copies; i++) {
         whole &= !frame->lists[i].status;
         refused &= frame->lists[i].status == BANYAN_EFENCED;
-        log_stream_landed(&frame->places[i], !frame->lists[i].status);
+        log_stream_ended(&frame->places[i], frame->lists[i].status);
     }
     if (!whole && !frame->lists[0].status) {
         copy_again(log, session, frame);

@@ -166,10 +166,11 @@ static int again_send(struct inherit *inherit, struct again *again, uint32_t fra
                 again_seal(again, i, copy, lists[used], &again->writes[used]);
         }
     }
-    if (!status)
+    const bool posted = !status;
+    if (posted)
         status = pool_lists_execute(tree_session_pool(inherit->session), lists, used);
-    for (uint32_t i = 0; i < used; i++)
-        log_stream_landed(places[i], !status && !lists[i]->status);
+    for (uint32_t i = used; i-- > 0;) /* the last one first, so that all room can be given back */
+        log_stream_ended(places[i], posted ? lists[i]->status : BANYAN_EFENCED);
     return status;
 }
 

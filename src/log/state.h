@@ -79,8 +79,10 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
  * holds no watermark back, and what the header calls complete has smaller ones (L2). `other`: where its other
  * copy goes; NULL: it has none. */
 void log_stream_seal(struct log_place *place, const struct log_place *other, struct format_log_frame *frame);
-/* The frame is in memory; or its fate is not known, or it never will be. */
-void log_stream_landed(struct log_place *place, bool whole);
+/* What became of the frame's list. 0: the frame is in memory. BANYAN_ENET, BANYAN_EFENCED: nothing of it can
+ * arrive any more before what is sent from now on (G6), so its room is given back. Else it may arrive at any
+ * time. */
+void log_stream_ended(struct log_place *place, int status);
 /* Nothing of the frame was sent, nor will be. */
 void log_stream_unreserve(struct log_place *place);
 /* The memory node knows the log in the incarnation that this returns: what lists under it write to the

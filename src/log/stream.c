@@ -392,28 +392,32 @@ static void flight_end(struct log_stream *stream, struct log_place *place)
     place->segment->flying--;
 }
 
-void log_stream_landed(struct log_place *place, bool whole)
+/* Under the lock. The room is given back, where nothing lies behind it, and no header is being written that
+ * says where this segment ends. */
+static void place_return(struct log_stream *stream, struct log_place *place)
+{
+    struct log_segment *segment = place->segment;
+    if (segment == stream->current && segment->tail == place->position + place->bytes && !stream->switching)
+        segment->tail = place->position;
+    else /* there is a hole now */
+        segment_break(stream, segment);
+}
+
+void log_stream_ended(struct log_place *place, int status)
 {
     struct log_stream *stream = place->stream;
     spinlock_lock(&stream->lock);
     flight_end(stream, place);
-    if (!whole)
+    if (status == BANYAN_ENET || status == BANYAN_EFENCED)
+        place_return(stream, place);
+    else if (status)
         segment_break(stream, place->segment);
     spinlock_unlock(&stream->lock);
 }
 
 void log_stream_unreserve(struct log_place *place)
 {
-    struct log_stream *stream = place->stream;
-    struct log_segment *segment = place->segment;
-    spinlock_lock(&stream->lock);
-    flight_end(stream, place);
-    /* Who makes the next segment may have written already where this one ends. */
-    if (segment == stream->current && !stream->switching && segment->tail == place->position + place->bytes)
-        segment->tail = place->position;
-    else /* later frames lie behind the hole */
-        segment_break(stream, segment);
-    spinlock_unlock(&stream->lock);
+    log_stream_ended(place, BANYAN_EFENCED);
 }
 
 /* ---- segments' end ---- */

@@ -232,16 +232,16 @@ static void a_frame_behind_one_that_failed(void **state)
     processes_open(&world, 1, 0);
     struct process *first = process_start(&world);
     place_reserve(first, 64, &whole);
-    log_stream_landed(&whole, true);
+    log_stream_ended(&whole, 0);
     place_reserve(first, 128, &failed);
     place_reserve(first, 64, &behind);
     assert_ptr_equal(failed.segment, behind.segment);
-    log_stream_landed(&failed, false);
+    log_stream_ended(&failed, BANYAN_ETIMEOUT);
     assert_true(sealed_committed(first, &behind) <= failed.position);
-    log_stream_landed(&behind, true);
+    log_stream_ended(&behind, 0);
     place_reserve(first, 64, &later);
     assert_true(later.segment != failed.segment || sealed_committed(first, &later) <= failed.position);
-    log_stream_landed(&later, true);
+    log_stream_ended(&later, 0);
     processes_close(&world);
 }
 
@@ -254,10 +254,10 @@ static void a_segment_in_which_a_frame_failed(void **state)
     struct process *first = process_start(&world);
     struct log_stream *stream = &first->log->streams[0];
     place_reserve(first, 64, &failed);
-    log_stream_landed(&failed, false);
+    log_stream_ended(&failed, BANYAN_ETIMEOUT);
     place_reserve(first, 64, &behind); /* in the next one */
     assert_ptr_not_equal(behind.segment, failed.segment);
-    log_stream_landed(&behind, true);
+    log_stream_ended(&behind, 0);
     log_stream_free_up_to(stream, FORMAT_LOG_SEQUENCE_MAX);
     assert_null(stream->spare);
     assert_ptr_equal(stream->broken, failed.segment);
@@ -274,12 +274,12 @@ static void a_frame_beside_one_that_comes(void **state)
     struct process *first = process_start(&world);
     place_reserve(first, 64, &before);
     place_reserve(first, 128, &beside);
-    log_stream_landed(&before, true); /* it may have drawn later than this one */
+    log_stream_ended(&before, 0); /* it may have drawn later than this one */
     assert_int_equal(sealed_committed(first, &beside), before.position);
-    log_stream_landed(&beside, true);
+    log_stream_ended(&beside, 0);
     place_reserve(first, 64, &behind);
     assert_int_equal(sealed_committed(first, &behind), behind.position);
-    log_stream_landed(&behind, true);
+    log_stream_ended(&behind, 0);
     processes_close(&world);
 }
 
@@ -306,7 +306,7 @@ static void room_given_back_behind_a_header(void **state)
     processes_open(&world, 1, 0);
     struct process *first = process_start(&world);
     place_reserve(first, 40 << 10, &whole);
-    log_stream_landed(&whole, true);
+    log_stream_ended(&whole, 0);
     place_reserve(first, 128, &given);
     struct switching switching = {.process = first, .place = &given};
     process_hooked(first, unreserve_meanwhile, &switching);
@@ -314,7 +314,7 @@ static void room_given_back_behind_a_header(void **state)
     process_hooked(first, NULL, NULL);
     assert_true(switching.met > 0);
     assert_true(!next.segment->trusts || next.segment->before <= given.position);
-    log_stream_landed(&next, true);
+    log_stream_ended(&next, 0);
     processes_close(&world);
 }
 
@@ -328,17 +328,37 @@ static void a_segment_behind_one_that_failed(void **state)
     place_reserve(first, 64, &failed);
     place_reserve(first, (64 << 10) - 192, &full);
     assert_ptr_equal(failed.segment, full.segment);
-    log_stream_landed(&full, true);
+    log_stream_ended(&full, 0);
     place_reserve(first, 128, &behind); /* in a segment whose header says how far the one before it goes */
     assert_ptr_not_equal(behind.segment, full.segment);
     assert_true(behind.segment->trusts);
     assert_int_equal(sealed_committed(first, &behind), 0);
-    log_stream_landed(&failed, false);
+    log_stream_ended(&failed, BANYAN_ETIMEOUT);
     assert_int_equal(sealed_committed(first, &behind), 0);
-    log_stream_landed(&behind, true);
+    log_stream_ended(&behind, 0);
     place_reserve(first, 64, &later);
     assert_true(!sealed_committed(first, &later) || !later.segment->trusts);
-    log_stream_landed(&later, true);
+    log_stream_ended(&later, 0);
+    processes_close(&world);
+}
+
+/* It is not used again either: what failed for another reason than a loss may arrive at any time. */
+static void a_segment_with_a_hole_is_given_back(void **state)
+{
+    (void)state;
+    struct log_place failed, behind, other;
+    processes_open(&world, 1, 0);
+    struct process *first = process_start(&world);
+    place_reserve(first, 64, &failed);
+    place_reserve(first, 64, &behind);
+    log_stream_ended(&failed, BANYAN_ETIMEOUT);
+    log_stream_ended(&behind, 0);
+    place_reserve(first, 64, &other);
+    assert_ptr_not_equal(other.segment, failed.segment);
+    log_stream_ended(&other, 0);
+    assert_int_equal(first->log->streams[0].segments, 2);
+    process_check(first, log_flush_all(first->log, first->session));
+    assert_int_equal(first->log->streams[0].segments, 1);
     processes_close(&world);
 }
 
@@ -428,6 +448,58 @@ static void a_doubtful_key_in_a_log_that_is_full(void **state)
     process_check(first, process_put(first, 6, 6));
     assert_int_equal(process_get(first, 5), 2);
     process_check(first, log_close(first->log, first->session));
+    processes_close(&world);
+}
+
+/* Each loss leaves a frame of unknown fate, and nothing is free before what is doubtful is in the log. So
+ * losses take no segment each: else those that there may be are gone after some of them, and the log never
+ * goes on. */
+static void a_connection_that_is_lost_again_and_again(void **state)
+{
+    (void)state;
+    processes_open(&world, 1, 1 << 20);
+    struct process *first = process_start(&world);
+    process_own(&world, first);
+    heirs_end(&world, first);
+    for (unsigned i = 0; i < 40; i++) {
+        struct cut cut = {.process = first, .arrives = i % 2, .frames = 1};
+        make_doubtful(first, i % 3);
+        process_hooked(first, cut_frame, &cut);
+        assert_int_equal(tree_log_settle(first->session, first->tree), BANYAN_EUNKNOWN);
+        process_hooked(first, NULL, NULL);
+        process_own_still(&world, first);
+    }
+    assert_int_equal(first->log->streams[0].segments, 1);
+    process_check(first, log_flush_all(first->log, first->session));
+    process_check(first, process_put(first, 6, 6));
+    assert_int_equal(process_get(first, 5), 2);
+    process_dies(&world, first);
+    struct process *second = process_start(&world);
+    process_own(&world, second);
+    assert_int_equal(process_get(second, 5), 2);
+    assert_int_equal(process_get(second, 6), 6);
+    processes_close(&world);
+}
+
+/* Its room is the next frame's, but not where a header is being written that says where its segment ends. */
+static void room_that_comes_back(void **state)
+{
+    (void)state;
+    struct log_place lost, next;
+    processes_open(&world, 1, 0);
+    struct process *first = process_start(&world);
+    struct log_stream *stream = &first->log->streams[0];
+    place_reserve(first, 128, &lost);
+    log_stream_ended(&lost, BANYAN_ENET);
+    place_reserve(first, 64, &next);
+    assert_ptr_equal(next.segment, lost.segment);
+    assert_int_equal(next.position, lost.position);
+    log_stream_ended(&next, 0);
+    place_reserve(first, 128, &lost);
+    stream->switching = true;
+    log_stream_ended(&lost, BANYAN_ENET);
+    stream->switching = false;
+    assert_true(lost.segment->broken);
     processes_close(&world);
 }
 
@@ -820,9 +892,12 @@ int main(void)
         cmocka_unit_test(a_segment_in_which_a_frame_failed),
         cmocka_unit_test(a_frame_beside_one_that_comes),
         cmocka_unit_test(room_given_back_behind_a_header),
+        cmocka_unit_test(a_segment_with_a_hole_is_given_back),
         cmocka_unit_test(an_unknown_outcome_is_settled),
         cmocka_unit_test(a_doubtful_key_in_a_range_that_leaves),
         cmocka_unit_test(a_doubtful_key_in_a_log_that_is_full),
+        cmocka_unit_test(a_connection_that_is_lost_again_and_again),
+        cmocka_unit_test(room_that_comes_back),
         cmocka_unit_test(an_entry_of_an_earlier_time),
         cmocka_unit_test(a_watermark_that_one_memory_node_has),
         cmocka_unit_test(a_memory_node_that_is_away),
