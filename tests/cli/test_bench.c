@@ -276,7 +276,7 @@ static void logs_go_with_the_map(void **state)
 
 #define FAILING                                                                                              \
     "--fabric sim --memory-nodes 2 --compute-nodes 4 --threads 2 --fibers 2 --keys 20k --operations 20k "    \
-    "--workload dinomo:write-heavy-update "
+    "--workload dinomo:write-heavy-update --pool-bytes 128M --log-bytes 16M "
 
 static void check_failure(const json_t *result)
 {

@@ -83,7 +83,7 @@ static void help_names_the_log(void **state)
                                           {"memory", "--log-bytes=BYTES"},
                                           {"recover", "--accept-loss"},
                                           {"recover", "--compute=ID"},
-                                          {"recover", "Exit status: 0 when no log is corrupt"}};
+                                          {"recover", "Exit status: 0 when nothing of a log"}};
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
         process_run(scene, NULL, ARGUMENTS(told[i][0], "--help"), &result);
         assert_int_equal(result.code, 0);
