@@ -408,7 +408,7 @@ static int stream_read(struct log_reader *reader, uint16_t node, struct memory_l
     }
     if (!status && reader->segment_count > first)
         status = control_check(reader, node, page->control, begun);
-    if (!status)
+    if (!status && reader->segment_count > first)
         status = stream_scan(reader, reader->segments + first, reader->segment_count - first);
     return status == BANYAN_ENOTFOUND ? 0 : status;
 }
