@@ -47,8 +47,10 @@ static uint32_t copies_begin(struct log_copies *copies, uint64_t nonce)
 bool log_copies_cover(struct log_copies *copies, uint64_t nonce, uint32_t begin, uint32_t end)
 {
     for (uint32_t i = copies_begin(copies, nonce); begin < end; i++) {
+        if (i == copies->count)
+            return false;
         const struct log_copy *copy = &copies->all[i];
-        if (i == copies->count || copy->other.nonce != nonce || copy->other.position > begin)
+        if (copy->other.nonce != nonce || copy->other.position > begin)
             return false;
         if (copy->other.position + copy->bytes > begin)
             begin = copy->other.position + copy->bytes;
