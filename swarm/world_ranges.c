@@ -137,19 +137,6 @@ static void judge_often(void *argument)
         world_fail(world, BANYAN_ENOMEM, "no memory for an event");
 }
 
-static enum world_duty duty_of(unsigned number)
-{
-    return number < WORLD_SERVES                   ? number
-           : number < WORLD_SERVES + WORLD_SERVERS ? WORLD_SERVES
-                                                   : WORLD_MERGES;
-}
-
-static unsigned keepers_count(const struct world *world)
-{
-    const unsigned count = WORLD_SERVES + WORLD_SERVERS;
-    return world->options.log && world->options.mergers ? count + world->options.mergers - 1 : count;
-}
-
 int world_ranges_start(struct world *world, unsigned number)
 {
     struct world_keepers *keepers = world->computes[number].keepers;
@@ -157,9 +144,9 @@ int world_ranges_start(struct world *world, unsigned number)
     if (!keepers)
         return 0;
     keepers->started = true;
-    for (unsigned i = 0; i < keepers_count(world) && !status; i++) {
+    for (unsigned i = 0; i < WORLD_SERVES + WORLD_SERVERS && !status; i++) {
         struct world_keeper *keeper = &keepers->each[i];
-        *keeper = (struct world_keeper){.keepers = keepers, .duty = duty_of(i)};
+        *keeper = (struct world_keeper){.keepers = keepers, .duty = i < WORLD_SERVES ? i : WORLD_SERVES};
         if (keeper->duty != WORLD_TICKS)
             status = tree_session_create(&keeper->session, world->computes[number].compute,
                                          world->computes[number].workers[0], &world->error);
@@ -260,7 +247,7 @@ static void stop_tasks(struct world *world)
     sim_limit_events(world->sim, world->options.events_max);
     (void)sim_run(world->sim, sim_now(world->sim) + TIMEOUT_NS);
     for (unsigned i = 0; i < world->compute_count; i++)
-        for (unsigned j = 0; j < keepers_count(world); j++)
+        for (unsigned j = 0; j < WORLD_SERVES + WORLD_SERVERS; j++)
             if (world->computes[i].keepers && world->computes[i].keepers->started &&
                 sim_compute_alive(world->sim, (int)i) && !world->computes[i].keepers->each[j].returned)
                 world_fail(world, BANYAN_ETIMEOUT, "task %u of the keepers of compute node %u does not end",
@@ -269,7 +256,7 @@ static void stop_tasks(struct world *world)
 
 static void keepers_free(struct world_keepers *keepers)
 {
-    for (unsigned i = 0; i < WORLD_DUTIES; i++)
+    for (unsigned i = 0; i < WORLD_SERVES + WORLD_SERVERS; i++)
         if (keepers->each[i].session)
             tree_session_destroy(keepers->each[i].session);
     owner_destroy(keepers->owner);

@@ -22,7 +22,6 @@
 #include "tree/rights.h"
 
 #define COMPUTES    3u
-#define MERGERS     2u /* the second one helps, above all with what `flush` walks */
 #define MICROSECOND UINT64_C(1000)
 #define LEASE_NS    (20 * MICROSECOND)
 
@@ -160,7 +159,7 @@ static void change(struct scene *scene, struct world_task *task)
     const struct churn_place place = {.task = task->number, .tasks = scene->world.task_count};
     churn_task(&task->driver, &scene->churn, &place);
     scene->done++;
-    if (scene->done == scene->world.options.threads * scene->world.options.fibers - 2 - MERGERS) {
+    if (scene->done == scene->world.options.threads * scene->world.options.fibers - 3) {
         scene->finished = true;
         log_stop(scene->logs[task->compute]);
     }
@@ -182,7 +181,7 @@ static void act(struct world_task *task)
         task_sleep(5 * MICROSECOND);
     if (over(scene, task))
         return;
-    if (role > 1 + MERGERS) {
+    if (role > 2) {
         change(scene, task);
         return;
     }
