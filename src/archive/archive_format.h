@@ -48,6 +48,14 @@ static inline uint64_t archive_get_u64(const uint8_t *from)
     return le64toh(value);
 }
 
+/* Whether the key comes behind `last`, byte by byte. */
+static inline bool archive_follows(const struct archive_entry *entry, const uint8_t *last, size_t last_length)
+{
+    const size_t shorter = entry->key_length < last_length ? entry->key_length : last_length;
+    const int order = memcmp(entry->key, last, shorter);
+    return order > 0 || (!order && entry->key_length > last_length);
+}
+
 /* Of the header's first 24 bytes, and of the block's: `head` are its first 24, `body` what follows its
  * header. */
 uint64_t archive_header_hash(const uint8_t head[24]);

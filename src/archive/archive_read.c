@@ -75,11 +75,8 @@ static bool entry_get(const uint8_t **at, const uint8_t *end, struct archive_ent
 
 static bool follows(const struct reader *reader, const struct archive_entry *entry)
 {
-    if (!(reader->flags & ARCHIVE_ORDERED) || !reader->totals.entries)
-        return true;
-    const size_t shorter = entry->key_length < reader->last_length ? entry->key_length : reader->last_length;
-    const int order = memcmp(entry->key, reader->last, shorter);
-    return order > 0 || (!order && entry->key_length > reader->last_length);
+    return !(reader->flags & ARCHIVE_ORDERED) || !reader->totals.entries ||
+           archive_follows(entry, reader->last, reader->last_length);
 }
 
 static int entries_visit(struct reader *reader, const struct archive_block *block, const uint8_t *raw)

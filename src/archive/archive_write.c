@@ -18,7 +18,6 @@ struct archive_writer {
     size_t used, capacity, packed_capacity;
     uint8_t last[ARCHIVE_KEY_MAX]; /* the key before */
     size_t last_length;
-    bool has_last;
     struct archive_totals totals;
 };
 
@@ -144,11 +143,8 @@ static int check(const struct archive_writer *writer, const struct archive_entry
     if (!entry->key_length || entry->key_length > ARCHIVE_KEY_MAX || entry->value_length > ARCHIVE_VALUE_MAX)
         return error_set(error, BANYAN_EINVAL, "a key of %zu bytes with a value of %zu: at most %u and %u",
                          entry->key_length, entry->value_length, ARCHIVE_KEY_MAX, ARCHIVE_VALUE_MAX);
-    if (!(writer->flags & ARCHIVE_ORDERED) || !writer->has_last)
-        return 0;
-    const size_t shorter = entry->key_length < writer->last_length ? entry->key_length : writer->last_length;
-    const int order = memcmp(entry->key, writer->last, shorter);
-    if (order > 0 || (!order && entry->key_length > writer->last_length))
+    if (!(writer->flags & ARCHIVE_ORDERED) || !writer->totals.entries ||
+        archive_follows(entry, writer->last, writer->last_length))
         return 0;
     return error_set(error, BANYAN_EINVAL, "a key does not follow the one before it");
 }
@@ -193,7 +189,6 @@ int archive_add(struct archive_writer *writer, const struct archive_entry *entry
     writer->totals.bytes += (uint64_t)(at - start);
     memcpy(writer->last, entry->key, entry->key_length);
     writer->last_length = entry->key_length;
-    writer->has_last = true;
     return 0;
 }
 

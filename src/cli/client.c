@@ -1,9 +1,26 @@
 /* client.c - see client.h. */
 #include "cli/client.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/time.h>
+#include <unistd.h>
+
+#include "base/task.h"
+
+#define TOLD_NS UINT64_C(250000000)
+
+void client_progress(struct client_progress *progress, uint64_t keys, uint64_t bytes, bool end)
+{
+    const uint64_t now = task_now();
+    if (!isatty(STDERR_FILENO) || (!end && now < progress->told_at + TOLD_NS))
+        return;
+    progress->told_at = now;
+    const double seconds = (double)(now - progress->begun_at) / 1e9 + 1e-9;
+    fprintf(stderr, "\r%" PRIu64 " keys, %.1f MiB, %.0f keys/s \033[K%s", keys, (double)bytes / 1048576,
+            (double)keys / seconds, end ? "\n" : "");
+}
 
 void client_words(char *to, size_t size, const char *from)
 {

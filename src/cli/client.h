@@ -5,6 +5,8 @@
 #define CLI_CLIENT_H
 
 #include <hiredis/hiredis.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include "base/error.h"
 #include "net/net.h"
 
@@ -13,6 +15,12 @@
  * redisFree. */
 redisContext *client_connect(const struct net_address *address, const char *password, unsigned seconds,
                              struct error *error);
+/* How far a command is that moves keys between a server and a file. */
+struct client_progress {
+    uint64_t begun_at, told_at; /* task_now's; the caller sets the first */
+};
+/* On a terminal: a line on standard error, four times a second and at the `end`. */
+void client_progress(struct client_progress *progress, uint64_t keys, uint64_t bytes, bool end);
 /* A server's words, made fit for a terminal: what cannot be printed becomes '?'. */
 void client_words(char *to, size_t size, const char *from);
 

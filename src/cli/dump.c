@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "archive/aof.h"
 #include "archive/archive.h"
+#include "base/clock.h"
 #include "base/task.h"
 #include "cli/client.h"
 #include "cli/cluster.h"
@@ -86,7 +86,8 @@ struct dump {
     struct archive_writer *writer; /* of the format banyan */
     FILE *file;
     char *temporary; /* where the file is made; NULL: standard output */
-    uint64_t keys, bytes, written, begun_at, told_at;
+    uint64_t keys, bytes, written;
+    struct client_progress progress;
     uint32_t limit;
     char last[ARCHIVE_KEY_MAX + 2]; /* the lower bound of the next RANGE, as RANGE takes it */
     size_t last_length;
@@ -176,17 +177,6 @@ static void file_abandon(struct dump *dump)
 }
 
 /* ---- what the server says ---- */
-
-static void progress_tell(struct dump *dump, bool end)
-{
-    const uint64_t now = task_now();
-    if (!isatty(STDERR_FILENO) || (!end && now < dump->told_at + SECOND / 4))
-        return;
-    dump->told_at = now;
-    const double seconds = (double)(now - dump->begun_at) / 1e9 + 1e-9;
-    fprintf(stderr, "\r%" PRIu64 " keys, %.1f MiB, %.0f keys/s \033[K%s", dump->keys,
-            (double)dump->bytes / 1048576, (double)dump->keys / seconds, end ? "\n" : "");
-}
 
 static int entry_add(struct dump *dump, const struct archive_entry *entry, struct error *error)
 {
@@ -285,13 +275,6 @@ static int range_read(struct dump *dump, uint64_t *asked_at, struct error *error
 
 /* ---- the command ---- */
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 static int prepare(struct dump *dump, const struct settings_arguments *arguments, struct error *error)
 {
     const struct dump_settings *settings = &dump->settings;
@@ -323,21 +306,21 @@ static int dump_all(struct dump *dump, struct error *error)
     uint64_t asked_at = task_now();
     int status = 0;
     if (dump->settings.format == DUMP_BANYAN)
-        status = archive_writer_create(&dump->writer, ARCHIVE_ORDERED, now_ms(), (int)dump->settings.compress,
-                                       file_write, dump, error);
+        status = archive_writer_create(&dump->writer, ARCHIVE_ORDERED, clock_wall_ms(),
+                                       (int)dump->settings.compress, file_write, dump, error);
     while (!status && !dump->ended) {
         status = range_read(dump, &asked_at, error);
-        progress_tell(dump, false);
+        client_progress(&dump->progress, dump->keys, dump->bytes, false);
     }
     if (!status && dump->writer)
         status = archive_finish(dump->writer, error);
-    progress_tell(dump, true);
+    client_progress(&dump->progress, dump->keys, dump->bytes, true);
     return status ? status : file_publish(dump, error);
 }
 
 static void result_print(const struct dump *dump)
 {
-    const double seconds = (double)(task_now() - dump->begun_at) / 1e9;
+    const double seconds = (double)(task_now() - dump->progress.begun_at) / 1e9;
     if (!dump->settings.json && !dump->temporary && dump->file != stdout)
         printf("%s: %" PRIu64 " keys, %.1f MiB of keys and values in %.1f MiB\n", dump->settings.output,
                dump->keys, (double)dump->bytes / 1048576, (double)dump->written / 1048576);
@@ -366,7 +349,7 @@ int command_dump(int argc, char **argv)
     const int usage = status;
     if (!status)
         status = file_open(dump, &error);
-    dump->begun_at = task_now();
+    dump->progress.begun_at = task_now();
     if (!status) {
         dump->connection = client_connect(&dump->address, dump->password, WAIT_SECONDS, &error);
         status = dump->connection ? dump_all(dump, &error) : error.code;

@@ -11,12 +11,12 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "archive/aof.h"
 #include "archive/archive.h"
 #include "archive/rdb.h"
+#include "base/clock.h"
 #include "base/task.h"
 #include "cli/cluster.h"
 #include "cli/command.h"
@@ -102,19 +102,15 @@ struct load {
     } left_out[COMMANDS_NAMED];
     uint64_t cut_at;
     bool cut;
-    uint64_t begun_at, told_at;
+    struct client_progress progress;
     const struct source *source; /* that is being read */
 };
 
+/* Of the reading that sends; the first one only looks at the file. */
 static void progress_tell(struct load *load, bool end)
 {
-    const uint64_t now = task_now();
-    if (!load->sender.connection || !isatty(STDERR_FILENO) || (!end && now < load->told_at + SECOND / 4))
-        return;
-    load->told_at = now;
-    const double seconds = (double)(now - load->begun_at) / 1e9 + 1e-9;
-    fprintf(stderr, "\r%" PRIu64 " keys, %.1f MiB, %.0f keys/s \033[K%s", load->keys,
-            (double)load->bytes / 1048576, (double)load->keys / seconds, end ? "\n" : "");
+    if (load->sender.connection)
+        client_progress(&load->progress, load->keys, load->bytes, end);
 }
 
 /* ---- entries ---- */
@@ -300,9 +296,7 @@ static int source_load(struct load *load, struct source *source, bool last, stru
 /* Reads all files, and sends what is in them if there is a connection. */
 static int files_read(struct load *load, struct error *error)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    load->now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    load->now_ms = clock_wall_ms();
     load->database = load->keys = load->expired = load->bytes = load->commands_left_out = 0;
     load->rdb = (struct rdb_counts){0};
     memset(load->left_out, 0, sizeof load->left_out);
@@ -425,7 +419,7 @@ static int load_all(struct load *load, struct error *error)
         return status;
     load->sender = (struct load_sender){.answered_at = task_now()};
     load->sender.connection = client_connect(&load->address, load->password, LOAD_WAIT_SECONDS, error);
-    load->begun_at = task_now();
+    load->progress.begun_at = task_now();
     return load->sender.connection ? files_read(load, error) : error->code;
 }
 
@@ -454,7 +448,7 @@ static void json_print(const struct load *load, double seconds)
 
 static void result_print(const struct load *load)
 {
-    const double seconds = load->begun_at ? (double)(task_now() - load->begun_at) / 1e9 : 0;
+    const double seconds = load->progress.begun_at ? (double)(task_now() - load->progress.begun_at) / 1e9 : 0;
     if (load->settings.json) {
         json_print(load, seconds);
         return;

@@ -373,8 +373,7 @@ static int segment_compare(const void *a, const void *b)
 static int stream_scan(struct log_reader *reader, struct log_reader_segment *segments, uint32_t count)
 {
     bool merged = false;
-    if (count)
-        qsort(segments, count, sizeof *segments, segment_compare);
+    qsort(segments, count, sizeof *segments, segment_compare);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t before;
         if (!segments[i].header.size)
@@ -406,10 +405,11 @@ static int stream_read(struct log_reader *reader, uint16_t node, struct memory_l
         begun |= segment->header.size || segment->fault;
         status = segment->fault ? fault_note(reader, &fault) : 0;
     }
-    if (!status && reader->segment_count > first)
+    if (!status && reader->segment_count > first) {
         status = control_check(reader, node, page->control, begun);
-    if (!status && reader->segment_count > first)
-        status = stream_scan(reader, reader->segments + first, reader->segment_count - first);
+        if (!status)
+            status = stream_scan(reader, reader->segments + first, reader->segment_count - first);
+    }
     return status == BANYAN_ENOTFOUND ? 0 : status;
 }
 
