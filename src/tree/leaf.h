@@ -34,7 +34,8 @@ bool tree_only_entry(const struct format_layout *layout, const uint8_t *image, u
 int tree_leaf_take(struct tree_session *session, struct tree *tree, struct format_link link,
                    struct tree_hold *hold, struct format_header *header);
 /* Takes the leaf's lock, finishes what is half done there and releases the lock: for readers that have met a
- * mark, or slots that do not fit, many times. TREE_RESTART: the way to the leaf may lead elsewhere now. */
+ * mark, or slots that do not fit, many times. TREE_RESTART: the way to the leaf may lead elsewhere now, or
+ * has led astray, to a leaf of another row whose slots others write. */
 int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct format_link link);
 
 #endif
