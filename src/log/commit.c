@@ -171,7 +171,7 @@ static int copy_reserve(struct log *log, struct tree_session *session, struct lo
     return status;
 }
 
-static void degraded(struct log *log, uint16_t node)
+void log_degraded(struct log *log, uint16_t node)
 {
     const uint64_t now = task_now(), said = atomic_load_relaxed(&log->degraded_said); /* a hint */
     log_count(&log->stats.degraded, 1);
@@ -193,7 +193,7 @@ static int second_reserve(struct log *log, struct tree_session *session, struct 
         if (status != BANYAN_ENET && status != BANYAN_ETIMEOUT)
             return status;
     }
-    degraded(log, frame->node);
+    log_degraded(log, frame->node);
     return 0;
 }
 
@@ -262,7 +262,7 @@ static void copy_again(struct log *log, struct tree_session *session, struct log
         if (!status)
             return;
     }
-    degraded(log, frame->node);
+    log_degraded(log, frame->node);
 }
 
 /* The lists are back. */

@@ -106,22 +106,38 @@ struct again {
     uint8_t bytes[FRAMES][FORMAT_LOG_FRAME_MAX / 2], second[FRAMES][FORMAT_LOG_FRAME_MAX / 2];
 };
 
-/* Room for the frame, and for its copy. */
-static int again_reserve(struct inherit *inherit, struct again *again, uint32_t frame, uint16_t node)
+/* Its memory node is away. */
+static bool is_away(int status)
+{
+    return status == BANYAN_ENET || status == BANYAN_ETIMEOUT;
+}
+
+/* Room for a copy of the frame, on the first memory node from `node` on that is there, up to `last`. */
+static int copy_reserve(struct inherit *inherit, struct again *again, uint32_t frame, uint32_t node,
+                        uint32_t last)
 {
     struct log *log = inherit->log;
     const uint32_t length = format_log_frame_bytes(&again->frames[frame]);
-    struct log_place *places = again->places[frame];
-    int status = log_stream_reserve(&log->streams[node], inherit->session, length, true, &places[0]);
-    if (status)
-        return status;
-    again->copies[frame] = 1;
-    if (log->options.copies < 2 || log->memory_nodes < 2)
-        return 0;
-    status = log_stream_reserve(&log->streams[(node + 1u) % log->memory_nodes], inherit->session, length,
-                                true, &places[1]);
+    int status = BANYAN_ENET;
+    for (; node <= last && is_away(status); node++)
+        status = log_stream_reserve(&log->streams[node % log->memory_nodes], inherit->session, length, true,
+                                    &again->places[frame][again->copies[frame]]);
     again->copies[frame] += !status;
     return status;
+}
+
+/* Room for the frame, and for its copy: where another memory node is there (L8). */
+static int again_reserve(struct inherit *inherit, struct again *again, uint32_t frame, uint32_t node)
+{
+    struct log *log = inherit->log;
+    int status = copy_reserve(inherit, again, frame, node, node);
+    if (status || log->options.copies < 2 || log->memory_nodes < 2)
+        return status;
+    status = copy_reserve(inherit, again, frame, node + 1, node + log->memory_nodes - 1);
+    if (!is_away(status))
+        return status;
+    log_degraded(log, (uint16_t)node);
+    return 0;
 }
 
 /* L2: the entries get their sequences when there is room, and nothing is waited for any more. Until then they
@@ -146,8 +162,8 @@ static void again_seal(struct again *again, uint32_t frame, uint32_t copy, struc
     *list = (struct fabric_list){.node = place->stream->node, .count = 1, .commands = write};
 }
 
-/* Writes the frames that are filled. */
-static int again_send(struct inherit *inherit, struct again *again, uint32_t frames, uint16_t node)
+/* Writes the frames that are filled: to this memory node, and the copies to others. */
+static int again_try(struct inherit *inherit, struct again *again, uint32_t frames, uint32_t node)
 {
     struct fabric_list *lists[2 * FRAMES];
     struct log_place *places[2 * FRAMES];
@@ -171,6 +187,20 @@ static int again_send(struct inherit *inherit, struct again *again, uint32_t fra
         status = pool_lists_execute(tree_session_pool(inherit->session), lists, used);
     for (uint32_t i = used; i-- > 0;) /* the last one first, so that all room can be given back */
         log_stream_ended(places[i], posted ? lists[i]->status : BANYAN_EFENCED);
+    return status;
+}
+
+/* To another memory node where one is away: whoever reads this log reads it from all of them. Each try begins
+ * behind the loss that ended the one before; what that one wrote has smaller sequences, and says the same. At
+ * last to the same one again, which may have lost no more than the memory node of its copies. */
+static int again_send(struct inherit *inherit, struct again *again, uint32_t frames, uint16_t node)
+{
+    const uint32_t all = inherit->log->memory_nodes;
+    int status = again_try(inherit, again, frames, node);
+    for (uint32_t other = 1; other <= all && (is_away(status) || status == BANYAN_EFENCED); other++) {
+        pool_session_begin(tree_session_pool(inherit->session));
+        status = again_try(inherit, again, frames, (node + other) % all);
+    }
     return status;
 }
 
@@ -314,9 +344,7 @@ int log_inherit(struct log *log, struct tree_session *session, struct tree *tree
     pool_session_begin(tree_session_pool(session));
     int status = inherit.reading ? inherit_run(&inherit, epoch) : no_memory(&inherit);
     (void)atomic_add_relaxed(&log->inheriting, (uint32_t)-1); /* as above */
-    if (status)
-        log_reading_free(log, inherit.reading);
-    else
+    if (inherit.reading) /* also behind an error: what it has is all of some logs */
         log_reading_keep(log, inherit.reading);
     const uint64_t took = task_now() - began;
     log_count(&log->stats.inherit_ns, took);

@@ -254,6 +254,8 @@ uint64_t log_draw(struct log *log, uint32_t count);
 /* False: no memory. */
 bool log_lane_create(struct log *log);
 void log_lane_destroy(struct log *log);
+/* A frame of this memory node has one copy, since no other one took the second: it is counted, and said. */
+void log_degraded(struct log *log, uint16_t node);
 extern const struct tree_log log_tree;
 
 static inline void log_count(uint64_t *counter, uint64_t more)

@@ -401,8 +401,9 @@ int owner_heirs_adopted(struct owner *owner, struct tree_session *session, const
 
 /* ---- inheriting ---- */
 
-/* The next range that is to be inherited; its index is kept until owner_index_put. */
-static struct owner_index *find(struct owner *owner, struct format_range *range, struct owner_piece *piece)
+/* The next range that is to be inherited, none that failed; its index is kept until owner_index_put. */
+static struct owner_index *find(struct owner *owner, const struct owner_pieces *failed,
+                                struct format_range *range, struct owner_piece *piece)
 {
     struct owner_index *index = NULL;
     owner_turn_take(&owner->adopting);
@@ -413,7 +414,7 @@ static struct owner_index *find(struct owner *owner, struct format_range *range,
             owner_map_problem(&owner->copy, one->number))
             continue;
         *piece = piece_of(one, upper);
-        if (owner_refused_wait(owner, piece))
+        if (owner_refused_wait(owner, piece) || list_covers(failed, piece))
             continue;
         index = owner_index_get(owner, one->number);
         *range = *one;
@@ -442,28 +443,45 @@ static int conclude(struct owner *owner, struct tree_session *session, struct ow
     return status;
 }
 
-static int inherit_one(struct owner *owner, struct tree_session *session, bool *done)
+static int inherit_one(struct owner *owner, struct tree_session *session, const struct owner_pieces *failed,
+                       struct owner_piece *piece, bool *done)
 {
     struct format_range range;
-    struct owner_piece piece;
     struct format_key upper;
-    struct owner_index *index = find(owner, &range, &piece);
+    struct owner_index *index = find(owner, failed, &range, piece);
     *done = !index;
     if (!index)
         return 0;
     int status = owner->log->inherit(owner->log_context, session, index->tree, range.heirs, range.heir_count,
-                                     format_key_of(&piece.lower), bound_of(&piece, &upper), piece.epoch);
+                                     format_key_of(&piece->lower), bound_of(piece, &upper), piece->epoch);
     atomic_store_release(&owner->inheriting, false); /* release: what was inherited */
     if (status == BANYAN_ECORRUPT)
-        owner_refused_note(owner, &piece, tree_session_error(session)->text);
+        owner_refused_note(owner, piece, tree_session_error(session)->text);
     else if (!status)
-        owner_refused_end(owner, &piece);
+        owner_refused_end(owner, piece);
     if (!status)
-        status = conclude(owner, session, index, &piece);
+        status = conclude(owner, session, index, piece);
     owner_index_put(owner, index);
     if (!status)
         OWNER_COUNT(owner, inherited, 1);
     return status == BANYAN_ECORRUPT ? 0 : status; /* other ranges go on */
+}
+
+/* A range that fails, since a memory node is away, keeps no others waiting: all that they need of the heirs'
+ * logs may have been read already. It is tried again in the next step. */
+static int inherit_all(struct owner *owner, struct tree_session *session)
+{
+    struct owner_pieces failed = {0};
+    struct owner_piece piece;
+    int first = 0;
+    for (bool done = false; !done;) {
+        int status = inherit_one(owner, session, &failed, &piece, &done);
+        first = first ? first : status;
+        if (status && list_add(owner, session, &failed, &piece))
+            break;
+    }
+    heap_free(&owner->heap, failed.all);
+    return first;
 }
 
 /* ---- taking heirs off ---- */
@@ -553,12 +571,9 @@ static bool some_inherited(struct owner *owner)
 int owner_heirs_step(struct owner *owner, struct tree_session *session)
 {
     struct owner_transfer transfer;
-    bool done = false;
-    int status = 0;
     if (!owner->log || !owner_turn_try(&owner->heirs_turn))
         return 0;
-    while (!status && !done)
-        status = inherit_one(owner, session, &done);
+    int status = inherit_all(owner, session);
     if (some_inherited(owner)) { /* also where another range cannot be inherited yet */
         int taken = owner_transfer_begin(&transfer, owner, session, false);
         if (!taken)

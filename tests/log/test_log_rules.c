@@ -634,6 +634,106 @@ static void a_memory_node_that_is_away(void **state)
     }
 }
 
+/* Frames to memory node 1 are not written: it goes away with the first of them, or, with `all`, no memory
+ * node's are, and each costs the connection. */
+struct leaving {
+    struct process *process;
+    bool all;
+    unsigned met;
+};
+
+static int leave_at_frame(void *context, struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    struct leaving *leaving = context;
+    if (!is_frame(leaving->process, list) || (!leaving->all && list->node != 1))
+        return wrapper_pass(endpoint, list, list->count);
+    leaving->met++;
+    if (leaving->all)
+        return process_cut(leaving->process, endpoint, list, 0);
+    process_away(leaving->process, 1, true);
+    return BANYAN_ENET;
+}
+
+/* All keys hold 1000 and more, in the logs of both memory nodes; their process is dead. Returns the next one,
+ * which is about to inherit. */
+#define MANY 8000u
+static struct process *many_to_inherit(uint32_t copies)
+{
+    const struct memory_options memory = {
+        .pool_bytes = 64 << 20, .chunk_bytes = 64 << 10, .log_bytes = 32 << 20};
+    processes_open_as(&world, 2, &memory);
+    world.options.copies = copies;
+    world.options.segment_bytes = 2 << 20;
+    struct process *first = process_start(&world);
+    process_own(&world, first);
+    heirs_end(&world, first);
+    put_keys(first, 0, MANY, 5);
+    process_check(first, log_flush_all(first->log, first->session)); /* leaves lie on both memory nodes */
+    put_keys(first, 0, MANY, 1000);
+    assert_true(first->log->streams[0].current && first->log->streams[1].current);
+    process_dies(&world, first);
+    struct process *second = process_start(&world);
+    process_moving(&world, second);
+    second->epoch = world.version;
+    return second;
+}
+
+static int inherit_from_to(struct process *process, struct format_key lower, const struct format_key *upper)
+{
+    return log_inherit(process->log, process->session, process->tree, world.heirs, world.heir_count, lower,
+                       upper, process->epoch);
+}
+
+/* L7. The new owner loses a memory node when it has read the heirs' logs: it needs nothing of them any more,
+ * and logs all of it again on the other one, with one copy. What it so has the next one inherits. */
+static void inheriting_while_a_memory_node_goes_away(void **state)
+{
+    uint8_t middle[8];
+    (void)state;
+    key_of(MANY / 2, middle);
+    const struct format_key least = {0}, bound = {middle, sizeof middle};
+    for (uint32_t copies = 1; copies <= 2; copies++) {
+        struct process *second = many_to_inherit(copies);
+        struct leaving leaving = {.process = second};
+        process_hooked(second, leave_at_frame, &leaving);
+        process_check(second, inherit_from_to(second, bound, NULL));
+        assert_int_equal(leaving.met, 1);
+        process_check(second, inherit_from_to(second, least, &bound));
+        assert_int_equal(inherited(second), MANY);
+        assert_true((stats_of(second).degraded > 0) == (copies == 2));
+        process_own_still(&world, second);
+        assert_int_equal(keys_right(second, 0, MANY, 1000), MANY); /* of the table: some leaves are away */
+        process_dies(&world, second);
+        struct process *third = process_start(&world);
+        process_own(&world, third);
+        assert_int_equal(keys_right(third, 0, MANY, 1000), MANY);
+        processes_close(&world);
+    }
+}
+
+/* L7. A log that cannot be read, since a memory node is away, can be when that is back; and what was read
+ * stays, whatever fails behind that. */
+static void inheriting_is_tried_again(void **state)
+{
+    (void)state;
+    struct process *second = many_to_inherit(1);
+    struct leaving leaving = {.process = second, .all = true};
+    process_away(second, 1, true);
+    assert_int_equal(inherit_from_to(second, (struct format_key){0}, NULL), BANYAN_ENET);
+    process_away(second, 1, false);
+    process_hooked(second, leave_at_frame, &leaving);
+    assert_int_equal(inherit_from_to(second, (struct format_key){0}, NULL), BANYAN_ENET);
+    assert_true(leaving.met >= 2); /* both memory nodes were tried */
+    process_hooked(second, NULL, NULL);
+    process_away(second, 0, true);
+    process_check(second, inherit_from_to(second, (struct format_key){0}, NULL));
+    assert_int_equal(inherited(second), MANY);
+    process_away(second, 0, false);
+    process_own_still(&world, second);
+    assert_int_equal(keys_right(second, 0, MANY, 1000), MANY);
+    processes_close(&world);
+}
+
 struct third {
     struct process *process;
     unsigned lists;
@@ -901,6 +1001,8 @@ int main(void)
         cmocka_unit_test(an_entry_of_an_earlier_time),
         cmocka_unit_test(a_watermark_that_one_memory_node_has),
         cmocka_unit_test(a_memory_node_that_is_away),
+        cmocka_unit_test(inheriting_while_a_memory_node_goes_away),
+        cmocka_unit_test(inheriting_is_tried_again),
         cmocka_unit_test(a_copy_that_goes_to_a_third),
         cmocka_unit_test(what_a_write_costs),
         cmocka_unit_test(what_a_lookup_costs_behind_merging),

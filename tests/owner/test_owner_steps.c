@@ -111,6 +111,7 @@ static struct merging {
     struct format_heir heir;
     int status; /* of the loser's adopting */
     bool lost;  /* its connections, once */
+    bool away;  /* a memory node: what the index's first range needs cannot be read */
 } merging;
 
 static int merge_all(void *context, struct tree_session *session, struct tree *tree, struct format_key lower,
@@ -129,6 +130,8 @@ static int inherit_one(void *context, struct tree_session *session, struct tree 
                        const struct format_heir *heirs, uint32_t heir_count, struct format_key lower,
                        const struct format_key *upper, uint64_t epoch)
 {
+    if (merging.away && !lower.length)
+        return pool_fail(tree_session_pool(session), BANYAN_ENET, "a memory node is away");
     merging.inherited++;
     merging.heir = heirs[0];
     assert_int_equal(heir_count, 1);
@@ -238,6 +241,32 @@ static void operations_inherit_what_they_wait_for(void **state)
     assert_int_equal(stage_get(b, 1), 8);
     stage_look(b, &ranges);
     assert_int_equal(ranges.of[B], 1);
+    stage_close(&stage);
+}
+
+/* A range that cannot be inherited, since a memory node is away, keeps no other waiting; and it is tried
+ * again when the memory node is back. */
+static void a_range_that_cannot_be_inherited_yet(void **state)
+{
+    struct stage stage;
+    stage_open_logged(&stage, &merging_log);
+    struct actor *a = stage.actors[A], *b = stage.actors[B];
+    uint64_t incarnation;
+    merging = (struct merging){.loser = a};
+    good(a, stage_split(a, 20));
+    good(a, stage_move(a, 1, a));
+    good(a, stage_move(a, 20, a));
+    stage.connected &= ~STAGE_BIT(A); /* it is dead */
+    merging.away = true;
+    good(b, stage_put(b, 20, 8));
+    assert_int_equal(merging.inherited, 1);
+    assert_int_equal(stage_right(b, 1, &incarnation), TREE_MOVING);
+    assert_int_equal(stage_right(b, 20, &incarnation), TREE_OWNED);
+    merging.away = false;
+    good(b, stage_put(b, 1, 9));
+    assert_int_equal(merging.inherited, 2);
+    assert_int_equal(stage_right(b, 1, &incarnation), TREE_OWNED);
+    assert_int_equal(stage_get(b, 1), 9);
     stage_close(&stage);
 }
 
@@ -665,6 +694,7 @@ int main(void)
         cmocka_unit_test(silent_losers_are_fenced_everywhere),
         cmocka_unit_test(what_is_merged_late_is_refused),
         cmocka_unit_test(operations_inherit_what_they_wait_for),
+        cmocka_unit_test(a_range_that_cannot_be_inherited_yet),
         cmocka_unit_test(silent_sharers_of_a_split_are_fenced),
         cmocka_unit_test(an_orphan_is_fenced_before_the_map_changes),
         cmocka_unit_test(a_fenced_holder_writes_nothing),
