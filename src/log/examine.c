@@ -64,7 +64,7 @@ int log_examine(struct tree_session *session, uint16_t memory_nodes, struct fabr
         .session = session, .process = process, .memory_nodes = memory_nodes, .found = examination};
     struct heap heap = {.first = NULL};
     struct log_reader reader = {
-        .heap = &heap, .session = session, .process = process, .memory_nodes = memory_nodes};
+        .heap = &heap, .session = session, .process = process, .memory_nodes = memory_nodes, .whole = true};
     *examination = (struct log_examination){0};
     pool_session_begin(tree_session_pool(session));
     int status = nodes_count(&examine);

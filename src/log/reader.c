@@ -369,12 +369,13 @@ static int segment_compare(const void *a, const void *b)
     return one->header.number < two->header.number ? 1 : one->header.number > two->header.number ? -1 : 0;
 }
 
-/* The latest first: each says where the one before it ends. */
+/* The latest first: each says where the one before it ends. Those of which all is merged have nothing for
+ * whoever inherits. */
 static int stream_scan(struct log_reader *reader, struct log_reader_segment *segments, uint32_t count)
 {
     bool merged = false;
     qsort(segments, count, sizeof *segments, segment_compare);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && (!merged || reader->whole); i++) {
         uint32_t before;
         if (!segments[i].header.size)
             continue;
@@ -528,16 +529,11 @@ static const char *mended(struct log_reader *reader, const struct log_fault *fau
                : NULL;
 }
 
-int log_reader_run(struct log_reader *reader)
+/* Until all headers that can be known are. */
+static int read_known(struct log_reader *reader, struct memory_log_segments *page)
 {
-    struct memory_log_segments *page = heap_allocate(reader->heap, sizeof *page);
     bool again = true;
-    reader->copies.heap = reader->heap;
-    if (!reader->bytes)
-        reader->bytes = heap_allocate(reader->heap, FORMAT_LOG_SEGMENT_MAX);
-    if (!reader->sound)
-        reader->sound = heap_allocate_zeros(reader->heap, reader->memory_nodes, sizeof *reader->sound);
-    int status = page && reader->bytes && reader->sound ? 0 : no_memory(reader);
+    int status = 0;
     while (again && !status) {
         status = read_all(reader, page);
         if (!status)
@@ -545,6 +541,24 @@ int log_reader_run(struct log_reader *reader)
     }
     for (uint32_t i = 0; i < reader->fault_count && !status; i++)
         reader->faults[i].mended = mended(reader, &reader->faults[i]);
+    return status;
+}
+
+int log_reader_run(struct log_reader *reader)
+{
+    struct memory_log_segments *page = heap_allocate(reader->heap, sizeof *page);
+    reader->copies.heap = reader->heap;
+    if (!reader->bytes)
+        reader->bytes = heap_allocate(reader->heap, FORMAT_LOG_SEGMENT_MAX);
+    if (!reader->sound)
+        reader->sound = heap_allocate_zeros(reader->heap, reader->memory_nodes, sizeof *reader->sound);
+    int status = page && reader->bytes && reader->sound ? 0 : no_memory(reader);
+    status = status ? status : read_known(reader, page);
+    if (!status && !reader->whole &&
+        log_reader_lost(reader)) { /* what is merged may tell a header that is lost */
+        reader->whole = true;
+        status = read_known(reader, page);
+    }
     heap_free(reader->heap, page);
     return status;
 }

@@ -4,9 +4,9 @@
  * docs/internals/log.md). Whoever inherits decides by it whether a range is served (reading.c), and `banyan
  * recover` says the same (examine.c).
  *
- * One task, in no operation. Costs the READs of what is used of the segments; all of them again for each
- * segment whose header is known again from elsewhere. Takes memory for one segment, and 40 bytes for each
- * frame that was written twice.
+ * One task, in no operation. Costs the READs of what is used of the segments that are not merged; of all of
+ * them, once or for each segment whose header is known again from elsewhere, where something is corrupt.
+ * Takes memory for one segment, and 40 bytes for each frame that was written twice.
  */
 #ifndef LOG_READER_H
 #define LOG_READER_H
@@ -52,6 +52,7 @@ struct log_reader {
     struct tree_session *session;
     struct fabric_process process;
     uint16_t memory_nodes;
+    bool whole; /* also segments of which all is merged */
     /* Each whole frame; some may come twice. The watermark is known by then. 0, or an error that ends it. */
     int (*visit)(void *context, uint16_t node, const struct format_log_view *frame);
     void *context;

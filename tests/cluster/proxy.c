@@ -14,6 +14,7 @@
 
 #define PAIRS_MAX 64u
 #define BUFFER    (256u << 10)
+#define PARTS     64u /* a piece may be such a part of what waits: see proxy_shape */
 #define TURN_MAX                                                                                             \
     64u /* pieces of one direction before the others have their turn: no connection's bytes, and no          \
            heartbeats, wait for all of another's */
@@ -74,8 +75,9 @@ static int send_piece(struct proxy *proxy, struct pair *pair, int from, uint64_t
     uint32_t piece = atomic_load_relaxed(&proxy->piece), rate = atomic_load_relaxed(&proxy->rate);
     uint32_t jitter = atomic_load_relaxed(&proxy->jitter_us);
     size_t left = way->end - way->begin;
-    if (piece && left > piece)
-        left = 1 + random_below(&proxy->random, piece);
+    const size_t most = left / PARTS > piece ? left / PARTS : piece;
+    if (piece && left > most)
+        left = 1 + random_below(&proxy->random, most);
     ssize_t put = send(pair->fds[!from], way->bytes + way->begin, left, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (put < 0)
         return errno == EAGAIN ? 0 : -1;

@@ -133,6 +133,51 @@ static void a_log_is_read_once_for_all_ranges_of_a_transfer(void **state)
     processes_close(&world);
 }
 
+static int count_segments(void *context, struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    for (unsigned i = 0; i < list->count; i++)
+        *(unsigned *)context +=
+            list->commands[i].operation == FABRIC_READ && list->commands[i].length > FORMAT_LOG_BLOCK;
+    return wrapper_pass(endpoint, list, list->count);
+}
+
+/* How many segments the next process READs, of a log of three: of the first one all is merged, or, with
+ * `late`, nothing of any. */
+static unsigned segments_to_inherit(bool late)
+{
+    unsigned count = 0, keys = 0;
+    processes_open(&world, 1, 1 << 20);
+    struct process *first = process_start(&world);
+    struct log_stream *stream = &first->log->streams[0];
+    world.all[0].log->options.threshold = 4;
+    process_own(&world, first);
+    heirs_end(&world, first);
+    while (stream->next_number < 4) { /* from 1 on */
+        if (!late && stream->current && stream->current->size - stream->current->tail < 4096)
+            process_check(first, log_flush_all(first->log, first->session));
+        process_check(first, process_put(first, keys % 200, 1000 + keys % 200));
+        keys++;
+    }
+    for (unsigned i = 0; i < 3; i++) /* the first ones may stand beside what is under way in the one before */
+        process_check(first, process_put(first, i, 1000 + i));
+    process_dies(&world, first);
+    struct process *second = process_start(&world);
+    process_hooked(second, count_segments, &count);
+    process_own(&world, second);
+    process_hooked(second, NULL, NULL);
+    assert_int_equal(keys_right(second, 0, 200, 1000), 200);
+    processes_close(&world);
+    return count;
+}
+
+/* L7. A segment of which all is merged has nothing for the next owner, and is not READ. */
+static void what_is_merged_is_not_read(void **state)
+{
+    (void)state;
+    assert_int_equal(segments_to_inherit(true), 3);
+    assert_int_equal(segments_to_inherit(false), 1);
+}
+
 /* Whatever allocation fails while everything is merged, the watermark passes nothing that was not. */
 static void merging_that_runs_out_of_memory(void **state)
 {
@@ -985,6 +1030,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cycle_while_a_range_is_inherited),
         cmocka_unit_test(a_log_is_read_once_for_all_ranges_of_a_transfer),
+        cmocka_unit_test(what_is_merged_is_not_read),
         cmocka_unit_test(merging_that_runs_out_of_memory),
         cmocka_unit_test(a_watermark_never_goes_back),
         cmocka_unit_test(a_frame_behind_one_that_failed),
