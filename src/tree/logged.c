@@ -172,8 +172,11 @@ struct work {
     const struct tree_logged_change *change;
     struct tree_logged *logged;
 };
-/* So many of others' changes go into a frame with one's own. */
-#define COMBINE_MAX 32u
+/* Of those that wait for the latch, half go into a frame with one's own change: while that frame is on its
+ * way the next one's tasks are there, and those of the last one come back. If all went along none would be.
+ * At least COMBINE_LEAST, so that a few are one frame; at most COMBINE_MAX. */
+#define COMBINE_LEAST 16u
+#define COMBINE_MAX   96u
 
 /* Does the work of the task that would get the latch next, if it goes into the frame as well. */
 static bool combine_one(struct logging *logging, struct unmerged_frame *frame)
@@ -210,8 +213,12 @@ static bool combine_one(struct logging *logging, struct unmerged_frame *frame)
 static uint32_t combine(struct logging *logging, struct unmerged_frame *frame,
                         struct unmerged_wait *waits[COMBINE_MAX])
 {
-    uint32_t count = 0;
-    while (count < COMBINE_MAX && combine_one(logging, frame))
+    uint32_t count = 0, most = unmerged_waits(logging->table, logging->node) / 2;
+    if (most < COMBINE_LEAST)
+        most = COMBINE_LEAST;
+    else if (most > COMBINE_MAX)
+        most = COMBINE_MAX;
+    while (count < most && combine_one(logging, frame))
         waits[count++] = unmerged_take_work(logging->table, logging->node);
     return count;
 }

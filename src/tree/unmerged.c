@@ -211,6 +211,7 @@ struct unmerged_node *unmerged_latch(struct unmerged *table, struct format_key k
         wakeup_init(&wait.wakeup);
         *node->last = &wait;
         node->last = &wait.next;
+        node->waits++;
     } else if (node) {
         node->latched = true;
     }
@@ -232,15 +233,36 @@ void *unmerged_next_work(struct unmerged *table, struct unmerged_node *node)
     return work;
 }
 
+uint32_t unmerged_waits(struct unmerged *table, struct unmerged_node *node)
+{
+    struct unmerged_shard *shard = unmerged_shard(table, node);
+    spinlock_lock(&shard->lock);
+    assert(node->latched);
+    uint32_t waits = node->waits;
+    spinlock_unlock(&shard->lock);
+    return waits;
+}
+
+/* The task that waits longest, no more in the list; NULL: none waits. Under the shard's lock. */
+static struct unmerged_wait *wait_first(struct unmerged_node *node)
+{
+    struct unmerged_wait *wait = node->waiting;
+    assert(!wait == !node->waits);
+    if (!wait)
+        return NULL;
+    node->waiting = wait->next;
+    node->waits--;
+    if (!node->waiting)
+        node->last = &node->waiting;
+    return wait;
+}
+
 struct unmerged_wait *unmerged_take_work(struct unmerged *table, struct unmerged_node *node)
 {
     struct unmerged_shard *shard = unmerged_shard(table, node);
     spinlock_lock(&shard->lock);
-    struct unmerged_wait *wait = node->waiting;
-    assert(node->latched && wait && wait->work);
-    node->waiting = wait->next;
-    if (!node->waiting)
-        node->last = &node->waiting;
+    assert(node->latched && node->waiting && node->waiting->work);
+    struct unmerged_wait *wait = wait_first(node);
     wait->taken = true;
     spinlock_unlock(&shard->lock);
     return wait;
@@ -271,12 +293,8 @@ void unmerged_unlatch(struct unmerged *table, struct epoch_slot *slot, struct un
     struct unmerged_shard *shard = unmerged_shard(table, node);
     spinlock_lock(&shard->lock);
     assert(node->latched);
-    struct unmerged_wait *wait = node->waiting;
-    if (wait) {
-        node->waiting = wait->next;
-        if (!node->waiting)
-            node->last = &node->waiting;
-    } else {
+    struct unmerged_wait *wait = wait_first(node);
+    if (!wait) {
         node->latched = false;
         unmerged_reap(table, slot, node);
     }

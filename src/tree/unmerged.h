@@ -74,6 +74,8 @@ uint64_t unmerged_bytes(const struct unmerged *table);
 /* Takes the key's latch. NULL: no memory; or *taken (where `work` is not NULL): the latch's holder has done
  * the work instead. */
 struct unmerged_node *unmerged_latch(struct unmerged *table, struct format_key key, void *work, bool *taken);
+/* With the latch held: how many tasks wait for it. */
+uint32_t unmerged_waits(struct unmerged *table, struct unmerged_node *node);
 /* With the latch held: the work of the task that gets it next; NULL: there is none. */
 void *unmerged_next_work(struct unmerged *table, struct unmerged_node *node);
 /* It was done: its task goes on without the latch. It is told by unmerged_work_done, which the caller calls

@@ -42,6 +42,7 @@ struct unmerged_node {
     struct unmerged_value committed, pending;
     const struct unmerged_frame *frame; /* of `pending`; NULL: it is doubtful */
     uint32_t index;                     /* in it, of what is pending */
+    uint32_t waits;                     /* tasks in `waiting` */
     uint64_t doubtful; /* with `doubt`: the least sequence under which it may be in the log */
     struct unmerged_wait *waiting, **last; /* for the latch */
     struct wakeup *awaiting;               /* the latch's holder waits for the fate of what is pending */

@@ -747,7 +747,10 @@ static void hand_add(struct shared *shared, struct epoch_slot *slot, struct rand
                                                       : atomic_load_acquire(&shared->leaves[number]));
     hand_write(shared, node, number, next, frame);
     while (frame->count < CHANGES_MAX && unmerged_next_work(shared->table, node)) {
+        uint32_t waits = unmerged_waits(shared->table, node);
         struct unmerged_wait *wait = unmerged_take_work(shared->table, node);
+        assert_true(waits > 0 &&
+                    unmerged_waits(shared->table, node) + 1 >= waits); /* others come meanwhile */
         hand_write(shared, node, number, ++next, frame);
         unmerged_work_done(wait);
     }
