@@ -207,7 +207,9 @@ int fabric_remote_open(struct fabric **fabric, const struct fabric_remote_option
     remote->fabric.ops = &remote_ops;
     remote->count = options->count;
     remote->incarnation = 1;
-    remote->heartbeat_event = remote->reconnect_event = -1;
+    remote->heartbeat_event = -1;
+    for (uint16_t i = 0; i < options->count; i++)
+        remote->nodes[i].reconnect_event = -1;
     remote_peers_prepare(&remote->peers);
     remote->membarrier = membarrier_register();
     remote_identity_set(&remote->identity, options);

@@ -56,12 +56,13 @@ struct fabric_endpoint *remote_endpoint_open(struct fabric *fabric, struct error
     endpoint->next = remote->endpoints;
     remote->endpoints = endpoint;
     spinlock_unlock(&remote->lock);
-    remote_event_set(remote->reconnect_event);
+    for (uint16_t i = 0; i < remote->count; i++)
+        remote_event_set(remote->nodes[i].reconnect_event);
     return &endpoint->endpoint;
 }
 
-/* Takes it out of the fabric's list, where the two threads find it. False: the reconnect is at one of its
- * links. */
+/* Takes it out of the fabric's list, where the fabric's threads find it. False: the reconnect is at one of
+ * its links. */
 static bool endpoint_forget(struct remote_fabric *remote, struct remote_endpoint *endpoint)
 {
     bool reconnecting = false;

@@ -1,18 +1,18 @@
 /*
- * remote_fabric.h - the remote backend's fabric: its memory nodes, its endpoints and its two threads.
+ * remote_fabric.h - the remote backend's fabric: its memory nodes, its endpoints and its threads.
  *
  *  remote.c            opens and closes a fabric, and says what it can do
  *  remote_place.c      opening: which memory node is which number
  *  remote_join.c       opening: the lease at each of them
  *  remote_execute.c    fabric_execute and fabric_call
  *  remote_heartbeat.c  a thread that keeps the leases and notices losses
- *  remote_reconnect.c  a thread that opens connections anew
- *  remote_threads.c    starting, waking and stopping both
+ *  remote_reconnect.c  a thread for each memory node that opens its connections anew
+ *  remote_threads.c    starting, waking and stopping them
  *  remote_lease.c      the read lease, and notices (remote_lease.h)
  *  remote_processes.c  what memory nodes are asked about other compute nodes (peers.h)
  *  remote_peer*.c      calls between compute nodes (remote_peers.h)
  *
- * The heartbeat's thread never waits for a connection to open; the reconnect's may. Endpoints and links have
+ * The heartbeat's thread never waits for a connection to open; the others may. Endpoints and links have
  * headers of their own.
  */
 #ifndef FABRIC_REMOTE_FABRIC_H
@@ -46,10 +46,10 @@ struct remote_fabric {
     bool membarrier;      /* the kernel has it: lists on mapped pools need no fence of their own */
     struct spinlock lock; /* guards `endpoints`, and their links' `reconnecting` */
     struct remote_endpoint *endpoints;
-    uint32_t quit; /* atomic: both threads are to end */
-    int heartbeat_event, reconnect_event;
+    uint32_t quit; /* atomic: the threads are to end */
+    int heartbeat_event;
     struct pollfd *polls; /* the heartbeat's */
-    struct thread *heartbeat, *reconnect;
+    struct thread *heartbeat;
     uint16_t count;
     struct remote_node nodes[]; /* by number */
 };
@@ -70,9 +70,8 @@ int remote_call(struct fabric_endpoint *base, uint16_t node, const void *request
 
 /* ---- threads ---- */
 
-/* The heartbeat's thread is started before the first group, the reconnect's when all memory nodes have
- * joined.
- */
+/* The heartbeat's thread is started before the first group, those that reconnect when all memory nodes have
+ * joined. */
 int remote_heartbeat_start(struct remote_fabric *remote, struct error *error);
 int remote_reconnect_start(struct remote_fabric *remote, struct error *error);
 /* Ends those that run. They may be started again. */
@@ -83,7 +82,7 @@ void remote_event_set(int event);
 void remote_event_wait(struct pollfd *polls, nfds_t count, uint64_t due);
 
 void remote_heartbeat_main(void *remote);
-void remote_reconnect_main(void *remote);
+void remote_reconnect_main(void *node);
 /* Says goodbye when the last heartbeat's echo has come, or 100 ms later: an echo that met a closed socket
  * would end the group as lost. Only while no thread of the fabric runs. */
 void remote_node_leave(struct remote_node *node);

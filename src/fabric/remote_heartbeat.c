@@ -137,7 +137,7 @@ static struct pollfd heartbeat_node(struct remote_node *node, uint64_t now, uint
     if (group % 2 == 0) {
         cut_links(node);
         net_stream_destroy(control);
-        remote_event_set(node->fabric->reconnect_event);
+        remote_event_set(node->reconnect_event);
         return nothing;
     }
     const char *trouble = receive_echo(node, group, control);

@@ -100,10 +100,10 @@ struct remote_link {
     uint32_t seen_progress; /* the heartbeat's */
     uint64_t seen_at;       /* the heartbeat's */
 
-    struct spinlock lock;           /* guards `fresh` and every change of `transport` */
-    struct remote_transport fresh;  /* opened by the reconnect, for the owner to take; group 0: none */
-    bool reconnecting;              /* the reconnect is at it; under the fabric's lock */
-    uint64_t retry_at, retry_delay; /* the reconnect's */
+    struct spinlock lock;          /* guards `fresh` and every change of `transport` */
+    struct remote_transport fresh; /* opened by the reconnect, for the owner to take; group 0: none */
+    bool reconnecting;             /* the reconnect is at it; under the fabric's lock */
+    uint64_t retry_at, retry_delay, retry_group; /* the reconnect's; of which group they are */
 };
 
 /* Opens a data connection of the node's present group, with what belongs beside it. Waits at most timeout_ns;

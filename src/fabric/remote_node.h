@@ -28,6 +28,7 @@
 #define FABRIC_REMOTE_NODE_H
 
 #include "base/atomic.h"
+#include "base/thread.h"
 #include "fabric/remote_dial.h"
 
 struct remote_fabric;
@@ -76,6 +77,8 @@ struct remote_node {
     struct wire_header echo;
     uint32_t echo_have; /* bytes of it */
     /* the reconnect's */
+    struct thread *reconnect;
+    int reconnect_event; /* wakes it; -1: there is none */
     uint64_t retry_at, retry_delay;
 };
 

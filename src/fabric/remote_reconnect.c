@@ -1,9 +1,10 @@
 /*
- * remote_reconnect.c - the thread that opens connections anew: first a control connection to each memory node
- * that has none, which begins a new group, with delays from 10 ms to 1 s between its tries; then a data
- * connection for each endpoint, which its owner takes when it next needs it (remote_link_admit).
+ * remote_reconnect.c - the threads that open connections anew, one for each memory node, so that none waits
+ * for another one's answers: first a control connection, where there is none, which begins a new group, with
+ * delays from 10 ms to 1 s between its tries; then a data connection for each endpoint, which its owner takes
+ * when it next needs it (remote_link_admit).
  *
- * It is started when all memory nodes have joined.
+ * They are started when all memory nodes have joined.
  */
 #include "base/log.h"
 #include "base/membarrier.h"
@@ -15,8 +16,9 @@
 #define DIAL_NS     (1000 * REMOTE_MS) /* one try to open a connection, at most */
 
 /* Waits until every list that began to run on mapped memory before the node's group ended has come to its
- * end. After the membarrier this thread sees each endpoint's store to `runs`, or the endpoint sees the ended
- * group, as with a fence in each list. */
+ * end; where other memory nodes' groups end meanwhile, perhaps a little longer. After the membarrier this
+ * thread sees each endpoint's store to `runs`, or the endpoint sees the ended group, as with a fence in each
+ * list. */
 static void quiesce(struct remote_fabric *remote)
 {
     bool running = true, first = true;
@@ -80,66 +82,74 @@ static int reconnect_node(struct remote_node *node, struct error *error)
     return status;
 }
 
-static void reconnect_nodes(struct remote_fabric *remote, uint64_t *due)
+/* Opens a control connection where there is none. *due: not before the next try. */
+static void reconnect_control(struct remote_node *node, uint64_t *due)
 {
-    for (uint16_t i = 0; i < remote->count; i++) {
-        struct remote_node *node = &remote->nodes[i];
-        struct error error = {0};
-        spinlock_lock(&node->lock);
-        bool down = node->group % 2 == 0 && node->control == NULL;
-        spinlock_unlock(&node->lock);
-        if (!down)
-            continue;
-        if (task_now() >= node->retry_at) {
-            int status = reconnect_node(node, &error);
-            node->retry_delay = !status ? 0 : delay_next(node->retry_delay);
-            node->retry_at = task_now() + node->retry_delay;
-            if (!status)
-                continue;
-            remote_node_trouble(node, error.text);
-        }
-        if (node->retry_at < *due)
-            *due = node->retry_at;
+    struct error error = {0};
+    spinlock_lock(&node->lock);
+    const bool down = node->group % 2 == 0 && node->control == NULL;
+    spinlock_unlock(&node->lock);
+    if (!down)
+        return;
+    if (task_now() >= node->retry_at) {
+        int status = reconnect_node(node, &error);
+        node->retry_delay = !status ? 0 : delay_next(node->retry_delay);
+        node->retry_at = task_now() + node->retry_delay;
+        if (!status)
+            return;
+        remote_node_trouble(node, error.text);
     }
+    if (node->retry_at < *due)
+        *due = node->retry_at;
 }
 
-/* Finds a link whose node has a living group to which neither its transport nor its fresh one belongs. It is
- * marked `reconnecting`, so that its endpoint is not closed meanwhile. */
-static struct remote_link *find_broken(struct remote_fabric *remote, uint64_t *due)
+/* Whether to open a connection of the group for the link now; *due: not before the next try. What was refused
+ * in one group does not delay the next one. Under the fabric's lock. */
+static bool link_broken(struct remote_link *link, uint64_t group, uint64_t now, uint64_t *due)
 {
+    spinlock_lock(&link->lock);
+    const bool broken = link->transport.group != group && link->fresh.group != group;
+    spinlock_unlock(&link->lock);
+    if (link->retry_group != group) {
+        link->retry_group = group;
+        link->retry_at = link->retry_delay = 0;
+    }
+    if (broken && now < link->retry_at && link->retry_at < *due)
+        *due = link->retry_at;
+    return broken && now >= link->retry_at;
+}
+
+/* Finds a link to the node, if that has a living group, to which neither the link's transport nor its fresh
+ * one belongs. It is marked `reconnecting`, so that its endpoint is not closed meanwhile. */
+static struct remote_link *find_broken(struct remote_node *node, uint64_t *due)
+{
+    struct remote_fabric *remote = node->fabric;
     struct remote_link *found = NULL;
-    uint64_t now = task_now();
+    const uint64_t now = task_now();
+    const uint64_t group = atomic_load_acquire(&node->group); /* acquire: condition (2) of remote_node.h */
+    if (!remote_group_lives(group))
+        return NULL;
     spinlock_lock(&remote->lock);
     for (struct remote_endpoint *endpoint = remote->endpoints; endpoint != NULL && found == NULL;
          endpoint = endpoint->next)
-        for (uint16_t i = 0; i < endpoint->count && found == NULL; i++) {
-            struct remote_link *link = &endpoint->links[i];
-            uint64_t group =
-                atomic_load_acquire(&link->node->group); /* acquire: condition (2) of remote_node.h */
-            spinlock_lock(&link->lock);
-            if (group % 2 == 1 && link->transport.group != group && link->fresh.group != group) {
-                if (now >= link->retry_at)
-                    found = link;
-                else if (link->retry_at < *due)
-                    *due = link->retry_at;
-            }
-            spinlock_unlock(&link->lock);
-        }
+        if (link_broken(&endpoint->links[node->number], group, now, due))
+            found = &endpoint->links[node->number];
     if (found != NULL)
         found->reconnecting = true;
     spinlock_unlock(&remote->lock);
     return found;
 }
 
-static void reconnect_links(struct remote_fabric *remote, uint64_t *due)
+static void reconnect_links(struct remote_node *node, uint64_t *due)
 {
+    struct remote_fabric *remote = node->fabric;
     struct remote_link *link;
     /* acquire: pairs with remote_threads_stop */
-    while (!atomic_load_acquire(&remote->quit) && (link = find_broken(remote, due)) != NULL) {
+    while (!atomic_load_acquire(&remote->quit) && (link = find_broken(node, due)) != NULL) {
         struct remote_transport fresh = {0}, old = {0};
         struct error error = {0};
-        int status = remote_transport_open(link->node, dial_timeout(remote), &fresh, &error);
-        remote_node_trouble(link->node, error.text); /* "" if it succeeded */
+        int status = remote_transport_open(node, dial_timeout(remote), &fresh, &error);
+        remote_node_trouble(node, error.text); /* "" if it succeeded */
         link->retry_delay = !status ? 0 : delay_next(link->retry_delay);
         link->retry_at = task_now() + link->retry_delay;
         if (!status) {
@@ -157,13 +167,13 @@ static void reconnect_links(struct remote_fabric *remote, uint64_t *due)
 
 void remote_reconnect_main(void *argument)
 {
-    struct remote_fabric *remote = argument;
-    struct pollfd event = {.fd = remote->reconnect_event, .events = POLLIN};
+    struct remote_node *node = argument;
+    struct pollfd event = {.fd = node->reconnect_event, .events = POLLIN};
     /* acquire: pairs with remote_threads_stop */
-    while (!atomic_load_acquire(&remote->quit)) {
+    while (!atomic_load_acquire(&node->fabric->quit)) {
         uint64_t due = task_now() + DELAY_LAST;
-        reconnect_nodes(remote, &due);
-        reconnect_links(remote, &due);
+        reconnect_control(node, &due);
+        reconnect_links(node, &due);
         remote_event_wait(&event, 1, due);
     }
 }

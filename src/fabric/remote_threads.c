@@ -1,6 +1,6 @@
 /*
- * remote_threads.c - starting, waking and stopping the remote backend's two threads. Each waits in poll(),
- * and an eventfd wakes it.
+ * remote_threads.c - starting, waking and stopping the remote backend's threads. Each waits in poll(), and
+ * an eventfd wakes it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -29,11 +29,25 @@ void remote_event_wait(struct pollfd *polls, nfds_t count, uint64_t due)
     }
 }
 
+static bool event_open(int *event)
+{
+    *event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return *event >= 0;
+}
+
+static void event_close(int *event)
+{
+    if (*event >= 0)
+        close(*event);
+    *event = -1;
+}
+
 int remote_heartbeat_start(struct remote_fabric *remote, struct error *error)
 {
-    remote->heartbeat_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    remote->reconnect_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (remote->heartbeat_event < 0 || remote->reconnect_event < 0)
+    bool events = event_open(&remote->heartbeat_event);
+    for (uint16_t i = 0; i < remote->count && events; i++)
+        events = event_open(&remote->nodes[i].reconnect_event);
+    if (!events)
         return error_set(error, BANYAN_ENOMEM, "no descriptors for the fabric's threads: %s",
                          strerror(errno));
     remote->polls = calloc(remote->count + 1u, sizeof *remote->polls);
@@ -44,7 +58,10 @@ int remote_heartbeat_start(struct remote_fabric *remote, struct error *error)
 
 int remote_reconnect_start(struct remote_fabric *remote, struct error *error)
 {
-    return thread_start(&remote->reconnect, remote_reconnect_main, remote, error);
+    int status = BANYAN_OK;
+    for (uint16_t i = 0; i < remote->count && !status; i++)
+        status = thread_start(&remote->nodes[i].reconnect, remote_reconnect_main, &remote->nodes[i], error);
+    return status;
 }
 
 void remote_threads_stop(struct remote_fabric *remote)
@@ -52,16 +69,18 @@ void remote_threads_stop(struct remote_fabric *remote)
     atomic_store_release(&remote->quit, 1u); /* release: pairs with the threads' loops */
     if (remote->heartbeat_event >= 0)
         remote_event_set(remote->heartbeat_event);
-    if (remote->reconnect_event >= 0)
-        remote_event_set(remote->reconnect_event);
+    for (uint16_t i = 0; i < remote->count; i++)
+        if (remote->nodes[i].reconnect_event >= 0)
+            remote_event_set(remote->nodes[i].reconnect_event);
     thread_join(remote->heartbeat);
-    thread_join(remote->reconnect);
-    if (remote->heartbeat_event >= 0)
-        close(remote->heartbeat_event);
-    if (remote->reconnect_event >= 0)
-        close(remote->reconnect_event);
-    remote->heartbeat = remote->reconnect = NULL;
-    remote->heartbeat_event = remote->reconnect_event = -1;
+    remote->heartbeat = NULL;
+    for (uint16_t i = 0; i < remote->count; i++) {
+        struct remote_node *node = &remote->nodes[i];
+        thread_join(node->reconnect);
+        node->reconnect = NULL;
+        event_close(&node->reconnect_event);
+    }
+    event_close(&remote->heartbeat_event);
     free(remote->polls);
     remote->polls = NULL;
     atomic_store_relaxed(&remote->quit, 0u); /* relaxed: no thread runs that would read it */

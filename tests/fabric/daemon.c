@@ -375,6 +375,17 @@ void proxy_hang(struct proxy *proxy, unsigned number)
     pthread_mutex_unlock(&proxy->mutex);
 }
 
+unsigned proxy_opened(struct proxy *proxy, bool *last)
+{
+    *last = false;
+    pthread_mutex_lock(&proxy->mutex);
+    const unsigned opened = proxy->opened;
+    for (unsigned i = 0; i < PAIRS; i++)
+        *last |= proxy->pairs[i].fd[0] >= 0 && proxy->pairs[i].number + 1 == opened;
+    pthread_mutex_unlock(&proxy->mutex);
+    return opened;
+}
+
 void proxy_hold(struct proxy *proxy, bool hold)
 {
     pthread_mutex_lock(&proxy->mutex);

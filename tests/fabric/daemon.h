@@ -55,6 +55,9 @@ void proxy_open(struct proxy *proxy);
 void proxy_cut_one(struct proxy *proxy, unsigned number);
 /* Connections from the number-th on are accepted, and never hear anything. */
 void proxy_hang(struct proxy *proxy, unsigned number);
+/* How many connections were opened since the last call of proxy_open; *last: whether the last one of them is
+ * open still. */
+unsigned proxy_opened(struct proxy *proxy, bool *last);
 /* While it holds, what comes in stays where it is; all of it is passed on afterwards. */
 void proxy_hold(struct proxy *proxy, bool hold);
 void proxy_stop(struct proxy *proxy);

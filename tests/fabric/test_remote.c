@@ -1,5 +1,6 @@
 /* test_remote.c - what can go wrong between a compute node and memory nodes in other processes: lost
  * connections, daemons that die, hang or come back empty, secrets, clusters that do not fit together. */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <signal.h>
@@ -220,6 +221,67 @@ static void one_connection_of_many(void **state)
     fabric_close(fabric);
     proxy_stop(proxy);
     daemon_kill(&daemon);
+}
+
+/* Until a connection is opened that hangs; returns which one. */
+static unsigned wait_hangs(struct proxy *proxy)
+{
+    const uint64_t deadline = task_now() + LIMIT;
+    bool open;
+    const unsigned before = proxy_opened(proxy, &open);
+    for (;;) {
+        const unsigned opened = proxy_opened(proxy, &open);
+        if (opened > before && open)
+            return opened;
+        assert_true(task_now() < deadline);
+        task_sleep(MS);
+    }
+}
+
+/* A memory node that answers nothing keeps no other one waiting: while a try to connect to it is under way
+ * the other one is lost, and is there again. On a machine that has no time for that the try may end
+ * meanwhile: then another one is waited for. */
+static void one_that_hangs_delays_no_other(void **state)
+{
+    struct daemon daemons[2];
+    struct proxy *proxies[2];
+    struct net_address addresses[2];
+    for (uint16_t i = 0; i < 2; i++) {
+        start(&daemons[i], i);
+        proxies[i] = proxy_start(&daemons[i].tcp);
+        addresses[i] = proxy_address(proxies[i]);
+    }
+    struct fabric_remote_options options = options_for(addresses, 2);
+    struct fabric *fabric = open_fabric(&options);
+    struct fabric_endpoint *endpoint = open_endpoint(fabric);
+    for (uint16_t hung = 0; hung < 2; hung++) {
+        struct proxy *hangs = proxies[hung], *other = proxies[!hung];
+        const uint64_t deadline = task_now() + LIMIT;
+        unsigned opened;
+        bool open;
+        proxy_cut(hangs);
+        wait_gone(endpoint, hung);
+        proxy_hang(hangs, 0);
+        proxy_open(hangs);
+        do {
+            assert_true(task_now() < deadline);
+            opened = wait_hangs(hangs);
+            proxy_cut(other);
+            wait_gone(endpoint, !hung);
+            proxy_open(other);
+            wait_there(endpoint, !hung);
+        } while (proxy_opened(hangs, &open) != opened || !open);
+        proxy_cut(hangs);
+        proxy_hang(hangs, UINT_MAX);
+        proxy_open(hangs);
+        wait_there(endpoint, hung);
+    }
+    fabric_endpoint_close(endpoint);
+    fabric_close(fabric);
+    for (unsigned i = 0; i < 2; i++) {
+        proxy_stop(proxies[i]);
+        daemon_kill(&daemons[i]);
+    }
 }
 
 /* ---- an endpoint that gets no connection ---- */
@@ -1082,6 +1144,7 @@ int main(int count, char **arguments)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lost_and_found),
         cmocka_unit_test(one_connection_of_many),
+        cmocka_unit_test(one_that_hangs_delays_no_other),
         cmocka_unit_test(locks_are_given_up),
         cmocka_unit_test(mapped_locks_need_no_connection),
         cmocka_unit_test(fibers_in_a_storm),
