@@ -5,6 +5,7 @@
  */
 #include <jansson.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -256,63 +257,74 @@ static void inheriting_and_scans_are_counted(void **state)
 
 /* ---- a log that is full ---- */
 
-#define FLOOD 2000u
+#define FILLED 100u /* keys that are written at a time until leaves lie on both memory nodes */
 
-/* Writes as fast as it goes; returns how many were refused. What was acknowledged counts; reads go on. */
-static unsigned flood(redisContext *client, unsigned round, unsigned values[FLOOD])
+static unsigned segments_of(const struct process *memory)
 {
-    unsigned refused = 0;
-    for (unsigned i = 0; i < FLOOD; i++) {
-        (void)redisAppendCommand(client, "SET flood%04u %u.%0200u", i, round, i);
-        (void)redisAppendCommand(client, "GET stays");
-    }
-    for (unsigned i = 0; i < FLOOD; i++) {
-        redisReply *set = NULL, *get = NULL;
-        assert_int_equal(redisGetReply(client, (void **)&set), REDIS_OK);
-        assert_int_equal(redisGetReply(client, (void **)&get), REDIS_OK);
-        if (set->type == REDIS_REPLY_ERROR)
-            assert_memory_equal(set->str, "OOM ", 4);
-        else
-            values[i] = round;
-        refused += set->type == REDIS_REPLY_ERROR;
-        assert_int_equal(get->type, REDIS_REPLY_STRING);
-        assert_string_equal(get->str, "here");
-        freeReplyObject(set);
-        freeReplyObject(get);
-    }
-    return refused;
+    char *text = http_get(process_http(memory), "/metrics", NULL);
+    const char *at = strstr(text, "\nbanyan_memory_log_segments ");
+    assert_non_null(at);
+    const unsigned count = (unsigned)strtoul(at + sizeof "\nbanyan_memory_log_segments " - 1, NULL, 10);
+    free(text);
+    return count;
 }
 
-/* No room for segments: writes are refused with OOM, reads go on, and merging makes room again. */
+static bool all_merged(void *client)
+{
+    return !info_figure(client, "log", "log_unmerged_keys") && !info_figure(client, "log", "log_lag_entries");
+}
+
+static bool has_room(void *client)
+{
+    return !strcmp(ask(client, "SET 0stays end"), "OK");
+}
+
+/* The process logs to both memory nodes; the leaf of the least keys lies on the first one. */
+static void log_to_both(redisContext *client, struct process *const memory[2])
+{
+    wait_until(owns, client, "the process to own its range");
+    assert_string_equal(ask(client, "SET 0stays here"), "OK");
+    assert_string_equal(ask(client, "SET 0other there"), "OK");
+    assert_int_equal(segments_of(memory[0]), 1);
+    assert_int_equal(segments_of(memory[1]), 0);
+    for (unsigned i = 0; !segments_of(memory[1]); i++)
+        for (unsigned j = 0; j < FILLED; j++)
+            assert_string_equal(ask(client, "SET fill%u.%u x", i, j), "OK");
+    wait_until(all_merged, client, "merging");
+}
+
+/* No room for segments: writes are refused with OOM, reads go on, and merging makes room again. A segment is
+ * free when all memory nodes have the watermark: while the second one stands still none is, and two on the
+ * first one have room for a thousand commits. */
 static void a_full_log_refuses_writes_alone(void **state)
 {
     struct scene *scene = *state;
-    static unsigned values[FLOOD];
-    unsigned refused = 0, round = 0;
-    const struct process *memory =
-        process_start(scene, "memory",
-                      ARGUMENTS("memory", "--listen", "127.0.0.1:0", "--size", "64M", "--log-bytes", "512K"));
-    struct process *compute = process_start(scene, "compute",
-                                            ARGUMENTS("compute", "--memory", address_text(memory, 0),
-                                                      "--listen", "127.0.0.1:0", "--format", "--log", "auto",
-                                                      "--log-segment-bytes", "64K", "--log-wait", "1"));
+    struct process *memory[2];
+    unsigned done = 0;
+    for (unsigned i = 0; i < 2; i++)
+        memory[i] = process_start(scene, i ? "second" : "first",
+                                  ARGUMENTS("memory", "--listen", "127.0.0.1:0", "--size", "64M",
+                                            "--log-bytes", "512K", "--http", "127.0.0.1:0"));
+    const char *addresses = keep(text_of("%s,%s", address_text(memory[0], 0), address_text(memory[1], 0)));
+    struct process *compute =
+        process_start(scene, "compute",
+                      ARGUMENTS("compute", "--memory", addresses, "--listen", "127.0.0.1:0", "--format",
+                                "--log", "auto", "--log-segment-bytes", "64K", "--log-wait", "1"));
     redisContext *client = client_of(compute, 0);
-    assert_string_equal(ask(client, "SET stays here"), "OK");
-    const uint64_t begun = now_ns();
-    while (!refused && now_ns() - begun < UINT64_C(30000000000))
-        refused += flood(client, ++round, values);
-    if (!refused)
-        fail_msg("%u rounds of writes have not filled the log", round);
-    assert_lacks(ask(client, "INFO log"), "log_full:0\r\n");
-    while (flood(client, ++round, values) == FLOOD) /* some get through, whatever the rate */
-        assert_true(now_ns() - begun < UINT64_C(60000000000));
-    for (unsigned i = 0; i < FLOOD; i++) /* one by one: there is room */
-        assert_string_equal(ask(client, "GET flood%04u", i),
-                            values[i] ? text_of("%u.%0200u", values[i], i) : "(nil)");
-    const char *answer = "";
-    while (strcmp(answer = ask(client, "SET after 1"), "OK") != 0)
-        assert_memory_equal(answer, "-OOM ", 5);
-    assert_string_equal(ask(client, "GET after"), "1");
+    log_to_both(client, memory);
+    assert_int_equal(info_figure(client, "log", "log_full"), 0);
+    process_signal(memory[1], SIGSTOP);
+    while (!strcmp(ask(client, "SET 0stays %u", done + 1), "OK"))
+        assert_true(++done < 2000);
+    for (unsigned i = 0; i < 50; i++) { /* none gets through */
+        assert_memory_equal(ask(client, "SET 0stays never"), "-OOM ", 5);
+        assert_string_equal(ask(client, "GET 0stays"), text_of("%u", done));
+        assert_string_equal(ask(client, "GET 0other"), "there");
+    }
+    assert_int_equal(info_figure(client, "log", "log_full"), 51);
+    process_signal(memory[1], SIGCONT);
+    wait_until(has_room, client, "room in the log");
+    assert_string_equal(ask(client, "GET 0stays"), "end");
     redisFree(client);
     assert_int_equal(process_stop(compute), 0);
     scene->passed = true;
