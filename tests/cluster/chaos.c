@@ -61,6 +61,18 @@ uint32_t chaos_lease_ms(const struct chaos_variant *variant)
     return lasts ? CHAOS_LEASE_SHORT_MS : CHAOS_LEASE_LONG_MS;
 }
 
+bool chaos_strict(void)
+{
+    const char *text = getenv("BANYAN_STRICT");
+    return text && !strcmp(text, "1");
+}
+
+uint32_t chaos_survivor_lease_ms(const struct chaos_variant *variant, uint32_t lease_ms)
+{
+    const bool same = chaos_strict() || variant->reach == CHAOS_RDMA || lease_ms > CHAOS_LEASE_LONG_MS;
+    return same ? lease_ms : CHAOS_LEASE_LONG_MS;
+}
+
 struct chaos {
     const struct chaos_options *options;
     struct chaos_result *result;

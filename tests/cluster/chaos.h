@@ -34,8 +34,9 @@ const struct chaos_variant *chaos_variant_find(const char *name, bool *logged);
 /* Whether its compute nodes can keep a log: none has mapped a pool. */
 bool chaos_variant_logs(const struct chaos_variant *variant);
 
-/* Leases of a short run. A busy machine may hold a process up for a second, and a survivor that is fenced
- * fails the run: its lease is one that no load eats up. The compute node that things are done to has the
+/* Leases. A busy machine may hold a process up for a second, and a survivor that is fenced fails the run: its
+ * lease is one that no load eats up, but where BANYAN_STRICT=1 says that the machine is quiet, and on a NIC,
+ * whose emulation needs time-outs that follow from it. The compute node that things are done to has the
  * short lease where the deed lasts until the lease ends; where it dies at once the long one, as the memory
  * nodes notice a death by the connections that close, and whoever waits for the lease instead is found by
  * CHAOS_STALL_NS. */
@@ -43,6 +44,9 @@ bool chaos_variant_logs(const struct chaos_variant *variant);
 #define CHAOS_LEASE_LONG_MS  30000u
 #define CHAOS_STALL_NS       UINT64_C(10000000000)
 uint32_t chaos_lease_ms(const struct chaos_variant *variant);
+bool chaos_strict(void);
+/* Beside one that things are done to with this lease. */
+uint32_t chaos_survivor_lease_ms(const struct chaos_variant *variant, uint32_t lease_ms);
 
 struct chaos_options {
     const struct chaos_variant *variant;

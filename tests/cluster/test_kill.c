@@ -16,12 +16,6 @@
 
 #define MS UINT64_C(1000000)
 
-static bool strict(void)
-{
-    const char *text = getenv("BANYAN_STRICT");
-    return text && !strcmp(text, "1");
-}
-
 static void run_variant(struct chaos_options *options)
 {
     struct chaos_result result;
@@ -85,8 +79,9 @@ static int soak(int count, char **arguments)
     options.variant = chaos_variant_find(arguments[1], &options.logged);
     options.deeds = (unsigned)strtoul(arguments[2], NULL, 10);
     options.seed = strtoull(arguments[3], NULL, 10);
-    options.lease_ms = options.survivor_lease_ms = (uint32_t)strtoul(arguments[4], NULL, 10);
-    options.stall_max_ns = (options.lease_ms + (strict() ? 100 : 10000)) * MS;
+    options.lease_ms = (uint32_t)strtoul(arguments[4], NULL, 10);
+    options.survivor_lease_ms = chaos_survivor_lease_ms(options.variant, options.lease_ms);
+    options.stall_max_ns = (options.lease_ms + (chaos_strict() ? 100 : 10000)) * MS;
     if (count > 5)
         options.until_ns = now_ns() + strtoull(arguments[5], NULL, 10) * 60000 * MS;
     chaos_run(&options, &result);

@@ -120,7 +120,7 @@ static int soak(char **arguments)
                                     .verify_every = 10};
     struct chaos_result result;
     options.variant = chaos_variant_find(arguments[1], &options.logged);
-    options.survivor_lease_ms = options.lease_ms;
+    options.survivor_lease_ms = chaos_survivor_lease_ms(options.variant, options.lease_ms);
     options.stall_max_ns = (options.lease_ms + 10000) * MS;
     chaos_run(&options, &result);
     chaos_print(&options, &result);
