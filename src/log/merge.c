@@ -40,10 +40,10 @@ static int control_find(struct log_stream *stream, struct tree_session *session,
     spinlock_lock(&stream->lock);
     const bool opened = stream->opened;
     spinlock_unlock(&stream->lock);
-    int status = opened ? log_stream_open(stream, session, &incarnation) : 0;
-    spinlock_lock(&stream->lock);
-    *control = opened && !status ? stream->control : GADDR_NULL;
-    spinlock_unlock(&stream->lock);
+    *control = GADDR_NULL;
+    int status = opened ? log_stream_open(stream, session, &incarnation, control) : 0;
+    if (status)
+        *control = GADDR_NULL;
     if (opened && incarnation < pool->incarnation)
         pool->incarnation = incarnation;
     return status;

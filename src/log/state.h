@@ -87,8 +87,9 @@ void log_stream_ended(struct log_place *place, int status);
 void log_stream_unreserve(struct log_place *place);
 /* The memory node knows the log in the incarnation that this returns: what lists under it write to the
  * control block and the segments is the log's. A log that was given back, since its process was fenced and
- * named nowhere, has other ones then. For the merger. */
-int log_stream_open(struct log_stream *stream, struct tree_session *session, uint64_t *incarnation);
+ * named nowhere, has other ones then. *control: its control block. For the merger. */
+int log_stream_open(struct log_stream *stream, struct tree_session *session, uint64_t *incarnation,
+                    gaddr *control);
 /* Segments up to the watermark, which is published, are free. */
 void log_stream_free_up_to(struct log_stream *stream, uint64_t watermark);
 /* Broken ones go back to the memory node. */

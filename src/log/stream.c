@@ -91,11 +91,13 @@ static int stream_open(struct log_stream *stream, struct tree_session *session)
     return 0;
 }
 
-int log_stream_open(struct log_stream *stream, struct tree_session *session, uint64_t *incarnation)
+int log_stream_open(struct log_stream *stream, struct tree_session *session, uint64_t *incarnation,
+                    gaddr *control)
 {
     for (;;) {
         spinlock_lock(&stream->lock);
         *incarnation = stream->opened;
+        *control = stream->control;
         const bool known = stream->opened == fabric_incarnation(stream->log->fabric);
         const bool mine = !known && !stream->switching;
         stream->switching |= mine;
@@ -110,6 +112,7 @@ int log_stream_open(struct log_stream *stream, struct tree_session *session, uin
     spinlock_lock(&stream->lock);
     stream->switching = false;
     *incarnation = stream->opened;
+    *control = stream->control;
     spinlock_unlock(&stream->lock);
     return status;
 }
@@ -441,7 +444,8 @@ void log_stream_free_up_to(struct log_stream *stream, uint64_t watermark)
 static int segment_give(struct log_stream *stream, struct tree_session *session, struct log_segment *segment)
 {
     uint64_t incarnation;
-    int status = log_stream_open(stream, session, &incarnation);
+    gaddr control;
+    int status = log_stream_open(stream, session, &incarnation, &control);
     if (!status)
         status = pool_log_give(tree_session_pool(session), stream->node, &segment->pool);
     if (status == BANYAN_EINVAL && segment->asked)

@@ -194,36 +194,39 @@ int owner_transfer_move(struct owner_transfer *transfer, struct format_range *ra
     return status;
 }
 
-static bool overdue(const struct owner_transfer *transfer, uint32_t at)
-{
-    const struct owner_map *map = &transfer->map;
-    owner_turn_take(&transfer->owner->adopting);
-    const bool is = transfer->owner->log &&
-                    owner_heirs_overdue(transfer->owner, &map->ranges[at], owner_map_after(map, at));
-    owner_turn_give(&transfer->owner->adopting);
-    return is;
-}
-
-/* What this process was to merge, and cannot any more, stays with it, and it inherits: else it would never
- * adopt the move, and nobody else fences the one who holds the map's lock. Nobody has to be waited for: the
- * owner alone had a right. */
-static int take_back(struct owner_transfer *transfer)
+/* The ranges that this process was to merge and cannot any more, as they are to be: its own, to be inherited.
+ * Returns how many. */
+static uint32_t overdue(const struct owner_transfer *transfer, struct format_range *back)
 {
     struct owner *owner = transfer->owner;
-    struct format_range *back = heap_allocate(&owner->heap, (transfer->map.count + 1) * sizeof *back);
+    const struct owner_map *map = &transfer->map;
     uint32_t count = 0;
-    int status = back ? 0 : pool_fail_memory(tree_session_pool(transfer->session));
-    for (uint32_t i = 0; i < transfer->map.count && !status; i++) {
-        if (!overdue(transfer, i))
+    owner_turn_take(&owner->adopting);
+    for (uint32_t i = 0; i < map->count && owner->log; i++) {
+        if (!owner_heirs_overdue(owner, &map->ranges[i], owner_map_after(map, i)))
             continue;
-        back[count] = transfer->map.ranges[i];
+        back[count] = map->ranges[i];
         back[count].inherited = true;
         back[count].unclaimed = false;
         back[count].logged_next = owner->options.log;
         back[count++].next = owner->self;
-        if (!owner_willing(owner))
-            status = owner_heirs_lend(owner, transfer->session, transfer->version + 1);
     }
+    owner_turn_give(&owner->adopting);
+    return count;
+}
+
+/* They stay with this process: else it would never adopt the move, and nobody else fences the one who holds
+ * the map's lock. Nobody has to be waited for: the owner alone had a right. */
+static int take_back(struct owner_transfer *transfer)
+{
+    struct owner *owner = transfer->owner;
+    struct format_range *back = heap_allocate(&owner->heap, (transfer->map.count + 1) * sizeof *back);
+    if (!back)
+        return pool_fail_memory(tree_session_pool(transfer->session));
+    const uint32_t count = overdue(transfer, back);
+    int status = count && !owner_willing(owner)
+                     ? owner_heirs_lend(owner, transfer->session, transfer->version + 1)
+                     : 0;
     if (count && !status)
         status = settle(transfer, back, count);
     heap_free(&owner->heap, back);

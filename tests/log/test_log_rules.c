@@ -290,17 +290,24 @@ static void a_frame_behind_one_that_failed(void **state)
     processes_close(&world);
 }
 
+/* A process whose first frame comes to this, and the room of the next one. */
+static struct process *first_fails(int status, struct log_place *failed, struct log_place *behind)
+{
+    processes_open(&world, 1, 0);
+    struct process *first = process_start(&world);
+    place_reserve(first, 128, failed);
+    log_stream_ended(failed, status);
+    place_reserve(first, 64, behind);
+    return first;
+}
+
 /* A segment in which one failed is not used again, when all that is in it is merged. */
 static void a_segment_in_which_a_frame_failed(void **state)
 {
     (void)state;
     struct log_place failed, behind;
-    processes_open(&world, 1, 0);
-    struct process *first = process_start(&world);
+    struct process *first = first_fails(BANYAN_ETIMEOUT, &failed, &behind);
     struct log_stream *stream = &first->log->streams[0];
-    place_reserve(first, 64, &failed);
-    log_stream_ended(&failed, BANYAN_ETIMEOUT);
-    place_reserve(first, 64, &behind); /* in the next one */
     assert_ptr_not_equal(behind.segment, failed.segment);
     log_stream_ended(&behind, 0);
     log_stream_free_up_to(stream, FORMAT_LOG_SEQUENCE_MAX);
@@ -531,12 +538,8 @@ static void room_that_comes_back(void **state)
 {
     (void)state;
     struct log_place lost, next;
-    processes_open(&world, 1, 0);
-    struct process *first = process_start(&world);
+    struct process *first = first_fails(BANYAN_ENET, &lost, &next);
     struct log_stream *stream = &first->log->streams[0];
-    place_reserve(first, 128, &lost);
-    log_stream_ended(&lost, BANYAN_ENET);
-    place_reserve(first, 64, &next);
     assert_ptr_equal(next.segment, lost.segment);
     assert_int_equal(next.position, lost.position);
     log_stream_ended(&next, 0);
