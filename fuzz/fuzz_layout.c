@@ -461,7 +461,7 @@ static void check_staging(struct fuzz_input *input)
     bool possible = area->length >= 1 && area->length <= WIRE_STAGING_DATA && at < room &&
                     area->length <= room - at &&
                     (at || in_locks || (how & 16)); /* null is no address on node 0 */
-    bool done = memoryd_staging_finish(staging, &target, how & 16 ? 1 : 0, &complaint);
+    bool done = memory_staging_finish(staging->area, &target, how & 16 ? 1 : 0, &complaint);
     fuzz_must(done == (marked && possible) && complaint == (marked && !possible),
               "staging: done %d, complaint %d", done, complaint);
     for (uint64_t i = 0; i < POOL_BYTES + LOCKS_BYTES; i++) {

@@ -21,6 +21,11 @@
 #define atomic_swap_relaxed(p, old, v)                                                                       \
     __atomic_compare_exchange_n((p), (old), (v), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)
 
+/* Keeps the compiler from moving loads and stores across it. That is all the order that is needed where the
+ * only one to see the stores comes after this process's end: a killed thread has done all of its instructions
+ * before some point, and none behind it. */
+#define atomic_order_stores() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+
 static inline void atomic_pause(void)
 {
 #if defined(__x86_64__)

@@ -14,7 +14,7 @@
 #include "server/status_page.h"
 
 struct memory_settings {
-    char *listen, *secret_file, *certificate, *key, *authority, *http;
+    char *listen, *secret_file, *certificate, *key, *authority, *http, *pool_file;
     uint64_t size, chunk, locks, logs;
     uint32_t threads, lease_ms_max, connections_max;
     int engine, log_level, lock_width;
@@ -34,7 +34,11 @@ static const struct option_entry table[] = {
     ROW("listen", OPTION_TEXT, listen, 0, 0, NULL, "ADDRESS,...",
         "Where compute nodes connect: host:port, rdma://host:port or unix:/path, comma separated"),
     ROW("size", OPTION_U64, size, 16 << 20, 0x1p46, NULL, "BYTES",
-        "Size of the pool, as 4G; taken from the system as it is used, but with RDMA at once"),
+        "Size of the pool, as 4G; taken from the system as it is used, but with RDMA or a pool file at once. "
+        "Default: that of the pool file if it has one, else 1G"),
+    ROW("pool-file", OPTION_TEXT, pool_file, 0, 0, NULL, "FILE",
+        "Keep the pool in this file, so that it outlives the process; made if it is not there. Not with "
+        "RDMA"),
     ROW("threads", OPTION_U32, threads, 1, 64, NULL, "N", "I/O threads"),
     ROW("engine", OPTION_CHOICE, engine, 0, 0, engines, "auto|io_uring|epoll",
         "How the threads do their I/O"),
@@ -76,13 +80,19 @@ static const struct settings_command command = {
     .table = table,
     .documentation =
         "Serve a pool of memory to compute nodes.\v"
-        "The pool is memory: what it holds is gone when the process ends. A new memory node belongs to no "
-        "cluster until 'banyan compute --format' makes one.\n\n"
+        "The pool is memory: what it holds is gone when the process ends, unless --pool-file keeps it: then "
+        "a "
+        "memory node that was killed, or stopped for an upgrade, goes on when it is started again, and "
+        "compute "
+        "nodes reconnect by themselves. A new memory node belongs to no cluster until 'banyan compute "
+        "--format' "
+        "makes one.\n\n"
         "Every setting is also read from the environment (BANYAN_SIZE) and from a file (--config); the "
         "command "
         "line comes first, then the environment.\n\n"
         "Examples:\n"
         "  banyan memory --listen 127.0.0.1:7100 --size 4G\n"
+        "  banyan memory --listen 127.0.0.1:7100 --size 4G --pool-file /dev/shm/banyan.pool\n"
         "  banyan memory --listen unix:/run/banyan/memory.sock,127.0.0.1:7100\n"
         "  banyan memory --listen 0.0.0.0:7100 --tls-certificate node.pem --tls-authority ca.pem\n"
         "  banyan memory --listen rdma://10.0.0.1:7100 --secret-file secret --size 64G --huge-pages\n\n"
@@ -107,9 +117,11 @@ struct daemon {
 
 static void on_signal(void *context, int number)
 {
-    log_info("stopping, as signal %s asks; what this memory node holds is lost",
-             number == SIGINT ? "SIGINT" : "SIGTERM");
-    memoryd_stop(context);
+    const struct daemon *daemon = context;
+    log_info("stopping, as signal %s asks; what this memory node holds %s%s",
+             number == SIGINT ? "SIGINT" : "SIGTERM", daemon->settings.pool_file ? "stays in " : "is lost",
+             daemon->settings.pool_file ? daemon->settings.pool_file : "");
+    memoryd_stop(daemon->server);
 }
 
 static void node_status(void *owner, struct memory_status_reply *status)
@@ -153,16 +165,23 @@ static bool wants_nic(const struct daemon *daemon)
     return wanted;
 }
 
+/* 0: what the file has. */
+static uint64_t pool_bytes(const struct memory_settings *settings)
+{
+    return settings->size || settings->pool_file ? settings->size : MEMORY_POOL_BYTES;
+}
+
 static int start(struct daemon *daemon, struct error *error)
 {
     const struct memory_settings *settings = &daemon->settings;
-    struct memory_options memory = {.pool_bytes = settings->size & ~UINT64_C(4095),
+    struct memory_options memory = {.pool_bytes = pool_bytes(settings) & ~UINT64_C(4095),
+                                    .pool_file = settings->pool_file,
                                     .chunk_bytes = settings->chunk,
                                     .lock_bytes = settings->locks & ~UINT64_C(7),
                                     .log_bytes = settings->logs,
                                     .lock_width = lock_width_bytes[settings->lock_width],
                                     .huge_pages = settings->huge_pages,
-                                    .shared = true,
+                                    .shared = settings->pool_file == NULL,
                                     .unformatted = true};
     struct memoryd_options options = {.listen = daemon->listen.list,
                                       .listen_count = daemon->listen.count,
@@ -175,7 +194,7 @@ static int start(struct daemon *daemon, struct error *error)
                                       .engine = settings->engine,
                                       .busy_poll = settings->busy_poll,
                                       .nic = wants_nic(daemon) ? &daemon->nic : NULL};
-    machine_warn_pool(settings->size);
+    machine_warn_pool(pool_bytes(settings));
     int status = memoryd_locks(&options, &memory, error);
     if (!status)
         status = memory_node_create(&daemon->node, &memory, error);
@@ -202,7 +221,8 @@ static int start_http(struct daemon *daemon, struct error *error)
 /* One line that people and scripts can wait for: the process serves from now on. */
 static void announce(struct daemon *daemon)
 {
-    printf("banyan memory: %.1f GiB at", (double)daemon->settings.size / (double)(1 << 30));
+    printf("banyan memory: %.1f GiB at",
+           (double)memory_node_target(daemon->node)->pool_bytes / (double)(1 << 30));
     for (unsigned i = 0; i < daemon->listen.count; i++) {
         if (daemon->listen.list[i].kind == NET_TCP) {
             daemon->listen.list[i].port = memoryd_port(daemon->server, i);
@@ -212,6 +232,8 @@ static void announce(struct daemon *daemon)
         printf("%s %s", i ? "," : "", daemon->address);
     }
     printf(" (%s%s)\n", memoryd_engine(daemon->server), daemon->tls ? ", TLS" : "");
+    if (daemon->settings.pool_file)
+        printf("banyan memory: durability process: the pool lies in %s\n", daemon->settings.pool_file);
     if (memoryd_nic(daemon->server))
         printf("banyan memory: RDMA by %s\n", memoryd_nic(daemon->server));
     if (daemon->http) {
@@ -235,7 +257,7 @@ static int run(struct daemon *daemon, struct error *error)
         status = start_http(daemon, error);
     if (!status) {
         announce(daemon);
-        status = signals_start(&signals, on_signal, daemon->server, error);
+        status = signals_start(&signals, on_signal, daemon, error);
         if (status)
             memoryd_stop(daemon->server);
         memoryd_join(daemon->server);
@@ -256,8 +278,7 @@ int command_memory(int argc, char **argv)
     struct daemon *daemon = calloc(1, sizeof *daemon);
     if (!daemon)
         return COMMAND_FAILED;
-    daemon->settings = (struct memory_settings){.size = UINT64_C(1) << 30,
-                                                .listen = strdup("127.0.0.1:7100"),
+    daemon->settings = (struct memory_settings){.listen = strdup("127.0.0.1:7100"),
                                                 .threads = 1,
                                                 .lease_ms_max = 60000,
                                                 .connections_max = 4096,

@@ -67,6 +67,8 @@ enum fabric_operation { FABRIC_READ, FABRIC_WRITE, FABRIC_CAS, FABRIC_FAA };
 #define FABRIC_LENGTH_MAX     (1u << 20)
 #define FABRIC_COMMANDS_MAX   64
 #define FABRIC_LIST_BYTES_MAX (4u << 20)
+/* The least that a backend writes entirely or not at all (G5). */
+#define FABRIC_ATOMIC_WRITE_LEAST 1024u
 
 struct fabric_command {
     enum fabric_operation operation;
@@ -133,7 +135,7 @@ struct fabric_capabilities {
     uint16_t compute_id;        /* 1 .. 65535: this compute node's name in lock words */
     uint32_t lock_width;        /* bytes of a lock word: 2 with masked CAS, else 8 */
     uint64_t lock_region_bytes; /* per memory node */
-    uint32_t atomic_write;      /* G5, bytes, at least 1,024 */
+    uint32_t atomic_write;      /* G5, bytes, at least FABRIC_ATOMIC_WRITE_LEAST */
     bool release_by_write;      /* G3 */
     bool masked_cas;
     bool direct;            /* a READ may return mapped bytes in place */

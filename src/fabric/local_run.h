@@ -1,6 +1,7 @@
 /*
  * local_run.h - runs a whole list at once on memory that is mapped here. For the local backend and the remote
- * one's mapped pools. Any thread; some nanoseconds a command; nothing waits or is allocated.
+ * one's mapped pools; and its WRITE for the daemon of a pool in a file. Any thread; some nanoseconds a
+ * command; nothing waits or is allocated.
  *
  * STAGING (G5 where the memory outlives the process; wire.h). A WRITE of up to WIRE_STAGING_DATA bytes that
  * is more than one store is put down in the endpoint's staging area first. A killed process has done all
@@ -75,13 +76,22 @@ static inline bool local_one_store(const uint8_t *where, uint32_t length)
     return length - 1u < 8 && (length & (length - 1)) == 0 && (uintptr_t)where % length == 0; /* 0 wraps */
 }
 
+/* staging: NULL where the memory dies with the process. */
+static inline void local_write(uint8_t *where, const struct fabric_command *command,
+                               struct wire_staging *staging)
+{
+    if (staging != NULL && command->length <= WIRE_STAGING_DATA && !local_one_store(where, command->length))
+        local_write_staged(where, command, staging);
+    else
+        fabric_target_write(where, command);
+}
+
 /* Whether a single list is worth a local_prefetch: it begins with an atomic, which waits for its memory. */
 static inline bool local_waits(const struct fabric_list *list)
 {
     return list->count > 1 && list->commands[0].operation == FABRIC_CAS;
 }
 
-/* staging: NULL where the memory dies with the process. */
 static inline int local_run(const struct fabric_target *target, struct fabric_list *list,
                             struct wire_staging *staging)
 {
@@ -98,11 +108,7 @@ static inline int local_run(const struct fabric_target *target, struct fabric_li
             break;
         }
         if (command->operation == FABRIC_WRITE) {
-            if (staging != NULL && command->length <= WIRE_STAGING_DATA &&
-                !local_one_store(where, command->length))
-                local_write_staged(where, command, staging);
-            else
-                fabric_target_write(where, command);
+            local_write(where, command, staging);
             pending = true;
             continue;
         }

@@ -130,6 +130,8 @@ static void set_capabilities(struct remote_fabric *remote)
             capabilities->round_trip_ns = node->round_trip_ns;
         if (node->mapped && capabilities->atomic_write > WIRE_STAGING_DATA)
             capabilities->atomic_write = WIRE_STAGING_DATA; /* G5: what fits the staging area */
+        if (node->atomic_write != 0 && capabilities->atomic_write > node->atomic_write)
+            capabilities->atomic_write = node->atomic_write; /* G5: what fits that of the memory node */
         if (node->device != NULL)
             limit_to_nic(capabilities, node);
         mapped = (uint16_t)(mapped + node->mapped);

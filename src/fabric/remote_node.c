@@ -82,5 +82,9 @@ int remote_node_same(const struct remote_node *node, const struct wire_welcome *
             "memory node %.80s was restarted and lost its contents; run `banyan compute --format` "
             "once to make a new, empty cluster",
             node->text);
+    if (welcome->atomic_write != node->atomic_write)
+        return error_set(error, BANYAN_EVERSION,
+                         "memory node %.100s cuts other writes than it did before; restart this compute node",
+                         node->text);
     return BANYAN_OK;
 }

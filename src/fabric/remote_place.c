@@ -44,7 +44,8 @@ static int memory_validate(const struct remote_fabric *remote, const struct net_
     net_address_format(address, text);
     if (welcome->pool_bytes == 0 || welcome->lock_bytes == 0 || welcome->pool_bytes % 8 != 0 ||
         welcome->lock_bytes % 8 != 0 || welcome->pool_bytes > GADDR_LOCK_REGION ||
-        welcome->lock_bytes > GADDR_LOCK_REGION || (welcome->lock_width != 2 && welcome->lock_width != 8))
+        welcome->lock_bytes > GADDR_LOCK_REGION || (welcome->lock_width != 2 && welcome->lock_width != 8) ||
+        (welcome->atomic_write != 0 && welcome->atomic_write < FABRIC_ATOMIC_WRITE_LEAST))
         return error_set(error, BANYAN_EVERSION,
                          "memory node %.100s says that its memory is of an impossible size", text);
     for (uint16_t i = 0; i < remote->count; i++)
@@ -93,6 +94,7 @@ static int place_node(struct remote_fabric *remote, const struct net_address *ad
     node->pool_bytes = welcome->pool_bytes;
     node->lock_bytes = welcome->lock_bytes;
     node->lock_width = welcome->lock_width;
+    node->atomic_write = welcome->atomic_write;
     return BANYAN_OK;
 }
 

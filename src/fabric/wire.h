@@ -45,7 +45,8 @@
  * STAGING (mapped pools; G5). A WRITE of at most WIRE_STAGING_DATA bytes that is not one store (1, 2, 4 or 8
  * bytes, aligned) is first put down in the endpoint's staging area, then marked WIRE_STAGED (release), copied
  * to its place, and the mark cleared. When the process has died the memory node finishes what is marked.
- * Longer WRITEs may be cut anywhere.
+ * Longer WRITEs may be cut anywhere. A memory node whose pool lies in a file stages what it carries out
+ * itself in the same way (docs/internals/durability.md).
  */
 #ifndef FABRIC_WIRE_H
 #define FABRIC_WIRE_H
@@ -58,7 +59,7 @@
 #include "net/net.h"
 
 #define WIRE_MAGIC   UINT32_C(0x4e414e42) /* "BNAN" */
-#define WIRE_VERSION 5u
+#define WIRE_VERSION 6u
 
 enum wire_kind {
     WIRE_GREETING = 1, /* server: struct wire_greeting */
@@ -151,10 +152,12 @@ struct wire_welcome {
     uint8_t nic_promises;
     uint64_t group_key;
     uint64_t cluster_id; /* made by the format; 0: never formatted */
-    uint64_t instance;   /* random; the memory node has another one after a restart */
+    uint64_t instance; /* random: of what the memory node holds. It has another one after a restart, unless a
+                          file has kept that */
     uint64_t pool_bytes, lock_bytes;
     uint32_t read_lease_ms; /* CONTROL, the home node; else 0 */
-    uint32_t reserved;
+    uint32_t atomic_write;  /* longer WRITEs may be cut (G5), since the memory outlives the process that
+                               carries  them out; 0: none may */
 };
 /* welcome.nic_promises: what the memory node's NIC promises about words that others CAS. */
 #define WIRE_NIC_RELEASE_BY_WRITE 1u /* G3 */

@@ -18,8 +18,6 @@ static uint64_t lesser(uint64_t a, uint64_t b)
 
 static void fill(struct blocks *blocks)
 {
-    blocks->starts = blocks->starts_pages.start;
-    blocks->nodes = blocks->nodes_pages.start;
     blocks->chunks = blocks->chunk_pages.start;
     blocks->idle = 0;
     blocks->unyielding = UINT64_MAX;
@@ -28,7 +26,8 @@ static void fill(struct blocks *blocks)
     blocks->count = (struct blocks_count){.bytes_free = blocks->runs.granules * RUNS_GRANULE};
 }
 
-int blocks_create(struct blocks **created, uint32_t chunks, uint64_t chunk_bytes, struct error *error)
+int blocks_create(struct blocks **created, struct keep *keep, uint32_t chunks, uint64_t chunk_bytes,
+                  struct error *error)
 {
     struct blocks *blocks = calloc(1, sizeof *blocks);
     *created = NULL;
@@ -37,18 +36,22 @@ int blocks_create(struct blocks **created, uint32_t chunks, uint64_t chunk_bytes
     blocks->chunk_granules = (uint32_t)(chunk_bytes / RUNS_GRANULE);
     blocks->chunks_total = chunks;
     uint64_t granules = (uint64_t)chunks * blocks->chunk_granules;
-    int status = runs_create(&blocks->runs, granules, error);
-    if (!status)
-        status = pages_map(&blocks->starts_pages, granules / 8, false, error);
-    if (!status)
-        status = pages_map(&blocks->nodes_pages, granules / 8, false, error);
+    assert(granules == keep->layout.granules);
+    blocks->list = &keep->node;
+    blocks->starts = keep->starts;
+    blocks->nodes = keep->nodes;
+    int status = runs_create(&blocks->runs, keep->used, granules, error);
     if (!status)
         status = pages_map(&blocks->chunk_pages, chunks * sizeof(struct chunk), false, error);
+    if (!status) {
+        fill(blocks);
+        if (keep_checked(keep, KEEP_USED_SINCE) != 0)
+            status = blocks_rebuild(blocks, keep, error);
+    }
     if (status) {
         blocks_destroy(blocks);
         return status;
     }
-    fill(blocks);
     *created = blocks;
     return BANYAN_OK;
 }
@@ -58,8 +61,6 @@ void blocks_destroy(struct blocks *blocks)
     if (blocks == NULL)
         return;
     pages_unmap(&blocks->chunk_pages);
-    pages_unmap(&blocks->nodes_pages);
-    pages_unmap(&blocks->starts_pages);
     runs_destroy(&blocks->runs);
     free(blocks);
 }
@@ -67,8 +68,6 @@ void blocks_destroy(struct blocks *blocks)
 void blocks_clear(struct blocks *blocks)
 {
     pages_clear(&blocks->chunk_pages);
-    pages_clear(&blocks->nodes_pages);
-    pages_clear(&blocks->starts_pages);
     runs_clear(&blocks->runs);
     fill(blocks);
 }
@@ -124,6 +123,7 @@ static uint64_t find_high(struct blocks *blocks, uint64_t length, uint64_t want,
 void blocks_carve(struct blocks *blocks, uint64_t at, uint64_t length, uint64_t count, bool fixed)
 {
     assert(count > 0 && bits_are(blocks->runs.used, at, length * count, false));
+    keep_run(blocks->list, KEEP_FREE, at, length * count);
     bits_set(blocks->runs.used, at, length * count);
     for (uint64_t i = 0; i < count; i++) {
         assert(!bits_get(blocks->starts, at + i * length));
@@ -174,20 +174,20 @@ uint32_t blocks_take(struct blocks *blocks, const struct blocks_wish *wish, uint
 {
     assert(memory_block_index(wish->block_bytes) < MEMORY_BLOCK_SIZES);
     assert(wish->least_bytes > 0 && wish->least_bytes <= wish->block_bytes);
+    uint32_t count = 0;
+    keep_begin(blocks->list);
     do {
         *block_bytes = wish->block_bytes;
-        uint32_t count = take(blocks, wish, wish->block_bytes, wish->want, offsets);
-        if (count > 0)
-            return count;
-        uint32_t part = wish->least_bytes < wish->block_bytes ? part_bytes(blocks, wish) : 0;
+        count = take(blocks, wish, wish->block_bytes, wish->want, offsets);
+        uint32_t part = count == 0 && wish->least_bytes < wish->block_bytes ? part_bytes(blocks, wish) : 0;
         if (part > 0) {
             *block_bytes = part;
             count = take(blocks, wish, part, 1, offsets);
             assert(count == 1);
-            return count;
         }
-    } while (chunks_yield(blocks, wish->least_bytes / RUNS_GRANULE));
-    return 0;
+    } while (count == 0 && chunks_yield(blocks, wish->least_bytes / RUNS_GRANULE));
+    keep_end(blocks->list);
+    return count;
 }
 
 /* ---- taking back ---- */
@@ -213,6 +213,8 @@ static bool is_block(const struct blocks *blocks, uint64_t offset, uint32_t bloc
 
 static void unmark(struct blocks *blocks, uint64_t offset, uint32_t block_bytes)
 {
+    bool node = bits_get(blocks->nodes, offset / RUNS_GRANULE);
+    keep_run(blocks->list, node ? KEEP_NODE : KEEP_DATA, offset / RUNS_GRANULE, block_bytes / RUNS_GRANULE);
     bits_unset(blocks->runs.used, offset / RUNS_GRANULE, block_bytes / RUNS_GRANULE);
     bits_unset(blocks->starts, offset / RUNS_GRANULE, 1);
 }
@@ -248,7 +250,7 @@ static void pending_add(struct blocks *blocks, struct pending *pending, uint64_t
         pending->to = end;
 }
 
-bool blocks_give(struct blocks *blocks, const uint64_t *offsets, const uint32_t *block_bytes, uint32_t count)
+static bool give(struct blocks *blocks, const uint64_t *offsets, const uint32_t *block_bytes, uint32_t count)
 {
     uint32_t done = 0;
     struct pending pending = {0};
@@ -276,6 +278,14 @@ bool blocks_give(struct blocks *blocks, const uint64_t *offsets, const uint32_t 
     assert(blocks->count.blocks_used >= count);
     blocks->count.blocks_used -= count;
     return true;
+}
+
+bool blocks_give(struct blocks *blocks, const uint64_t *offsets, const uint32_t *block_bytes, uint32_t count)
+{
+    keep_begin(blocks->list);
+    bool good = give(blocks, offsets, block_bytes, count);
+    keep_end(blocks->list);
+    return good;
 }
 
 /* ---- looking up ---- */

@@ -8,6 +8,10 @@
  * All memory is reserved at creation and touched as the pool is used (three bits for each 32 bytes, 1.2 %,
  * and the tree of runs.h), so no request fails for want of this process's memory.
  *
+ * WHAT IS KEPT (keep.h). The three bits for each granule: handed out, a block begins, of a node or a log. All
+ * else is made from them when a kept node is opened. A call that hands out or takes back is one change (D2);
+ * a caller that changes more than that lets its own change begin before.
+ *
  * TWO ENDS. Nodes of the tree take the lowest free address, aligned to 64 bytes; data (records, their pieces,
  * key blocks) takes the highest. Data keeps off a RESERVE: below a floor, which moves as nodes come and go,
  * at least a 64th of the pool (16 KiB, if that is more; at most a quarter) has room for nodes, so that the
@@ -31,6 +35,7 @@
 #include "memory/request.h"
 
 struct blocks;
+struct keep;
 
 struct blocks_count {
     uint64_t blocks_used, bytes_used, bytes_free;
@@ -46,9 +51,11 @@ struct blocks_wish {
     enum memory_purpose purpose;
 };
 
-int blocks_create(struct blocks **blocks, uint32_t chunks, uint64_t chunk_bytes, struct error *error);
+/* The keep has the layout of such a pool, and outlives it. BANYAN_ECORRUPT: what is kept makes no sense. */
+int blocks_create(struct blocks **blocks, struct keep *keep, uint32_t chunks, uint64_t chunk_bytes,
+                  struct error *error);
 void blocks_destroy(struct blocks *blocks);
-/* Takes everything back. */
+/* Takes everything back; the bits are clear already (keep_clear). */
 void blocks_clear(struct blocks *blocks);
 /* 1 to `want` offsets of blocks of *block_bytes each, which is what the wish says unless it allows less; 0:
  * there is not one block. The wish's sizes are of memory_block_size. */
@@ -87,6 +94,10 @@ bool blocks_log_take(struct blocks *blocks, uint64_t most, uint64_t least, uint6
                      uint64_t *bytes);
 /* Both kinds. False: there is no such block of a log. */
 bool blocks_log_give(struct blocks *blocks, uint64_t offset, uint64_t bytes);
+/* Whether exactly these bytes are a block of a log; and how many of them there are, for a node that was kept.
+ */
+bool blocks_log_has(const struct blocks *blocks, uint64_t offset, uint64_t bytes);
+uint64_t blocks_log_count(const struct blocks *blocks);
 /* Whether the block that begins at the offset is a log's. */
 bool blocks_log_is(const struct blocks *blocks, uint64_t offset);
 

@@ -77,10 +77,12 @@ bool blocks_log_control(struct blocks *blocks, uint32_t bytes, uint64_t *offset)
         .block_bytes = bytes, .want = 1, .least_bytes = bytes, .purpose = MEMORY_FOR_NODES};
     uint32_t got;
     assert(bytes >= ALIGNMENT * RUNS_GRANULE);
-    if (blocks_take(blocks, &wish, offset, &got) == 0)
-        return false;
-    mark(blocks, *offset / RUNS_GRANULE);
-    return true;
+    keep_begin(blocks->list); /* what takes the block back takes its mark off */
+    bool taken = blocks_take(blocks, &wish, offset, &got) > 0;
+    if (taken)
+        mark(blocks, *offset / RUNS_GRANULE);
+    keep_end(blocks->list);
+    return taken;
 }
 
 bool blocks_log_take(struct blocks *blocks, uint64_t most, uint64_t least, uint64_t step, uint64_t *offset,
@@ -96,8 +98,10 @@ bool blocks_log_take(struct blocks *blocks, uint64_t most, uint64_t least, uint6
             uint64_t at = find(blocks, length);
             if (at == RUNS_NONE)
                 continue;
+            keep_begin(blocks->list);
             blocks_carve(blocks, at, length, 1, true);
             mark(blocks, at);
+            keep_end(blocks->list);
             *offset = at * RUNS_GRANULE;
             *bytes = length * RUNS_GRANULE;
             return true;
@@ -108,15 +112,24 @@ bool blocks_log_take(struct blocks *blocks, uint64_t most, uint64_t least, uint6
 
 /* ---- taking back ---- */
 
-bool blocks_log_give(struct blocks *blocks, uint64_t offset, uint64_t bytes)
+bool blocks_log_has(const struct blocks *blocks, uint64_t offset, uint64_t bytes)
 {
     uint64_t granules = blocks->runs.granules, at = offset / RUNS_GRANULE, length = bytes / RUNS_GRANULE;
-    if (offset % RUNS_GRANULE != 0 || bytes % RUNS_GRANULE != 0 || length < ALIGNMENT || at >= granules ||
-        length > granules - at || !blocks_is_run(blocks, at, length) || !blocks_is_log(blocks, at))
+    return offset % RUNS_GRANULE == 0 && bytes % RUNS_GRANULE == 0 && length >= ALIGNMENT && at < granules &&
+           length <= granules - at && blocks_is_run(blocks, at, length) && blocks_is_log(blocks, at);
+}
+
+bool blocks_log_give(struct blocks *blocks, uint64_t offset, uint64_t bytes)
+{
+    uint64_t at = offset / RUNS_GRANULE, length = bytes / RUNS_GRANULE;
+    if (!blocks_log_has(blocks, offset, bytes))
         return false;
+    keep_begin(blocks->list);
+    keep_run(blocks->list, KEEP_LOGS, at, length);
     bits_unset(blocks->runs.used, at, length);
     bits_unset(blocks->starts, at, 1);
     bits_unset(blocks->nodes, at, ALIGNMENT);
+    keep_end(blocks->list);
     chunks_give(blocks, at, length, true);
     runs_update(&blocks->runs, at, length);
     runs_floor_settle(&blocks->runs, BLOCKS_FLOOR_STEPS);

@@ -3,6 +3,7 @@
 #define MEMORY_BLOCKS_STATE_H
 
 #include "memory/blocks.h"
+#include "memory/keep.h"
 #include "memory/runs.h"
 
 struct chunk {
@@ -16,8 +17,9 @@ struct chunk {
 
 struct blocks {
     uint32_t chunk_granules, chunks_total;
+    struct keep_list *list; /* of changes (keep.h): each is noted before a bit is changed */
     struct runs runs;
-    struct pages starts_pages, nodes_pages, chunk_pages;
+    struct pages chunk_pages;
     uint64_t *starts; /* a bit a granule: a block begins here */
     uint64_t *nodes;  /* a bit a granule: a block for a node, or for a log, begins here; a log's has a bit at
                          its  second granule too, where no node begins, since nodes are aligned to two */
@@ -34,6 +36,8 @@ struct blocks {
 void blocks_carve(struct blocks *blocks, uint64_t at, uint64_t length, uint64_t count, bool fixed);
 /* Whether exactly these granules, which the pool has, are a block that is handed out. */
 bool blocks_is_run(const struct blocks *blocks, uint64_t at, uint64_t length);
+/* The accounts of what the bits say: for a node that was kept (blocks_kept.c). */
+int blocks_rebuild(struct blocks *blocks, const struct keep *keep, struct error *error);
 /* Whether a block of a log begins at the granule. */
 bool blocks_is_log(const struct blocks *blocks, uint64_t at);
 

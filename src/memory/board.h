@@ -6,20 +6,21 @@
 #define MEMORY_BOARD_H
 
 #include "base/atomic.h"
+#include "memory/keep.h"
 #include "memory/request.h"
 
 struct memory_board {
     struct spinlock lock;
     /* guarded by the lock: */
-    uint64_t version, grants, entries;   /* published; given, and made, so far */
-    uint64_t grant;                      /* that has the lock; 0: free */
-    struct memory_board_process holder;  /* with `grant` */
-    struct memory_board_process orphan;  /* instance 0: none */
-    struct memory_board_member *members; /* owned; in the order of entering */
+    struct keep *keep;            /* what the board says: keep->board, and the members' slots */
+    struct keep_member **members; /* owned; in the order of entering: slots of the keep */
     uint32_t count, capacity;
 };
 
-/* As new: for a memory node that is formatted, and at its end (then it holds no memory any more). */
+/* As it was kept: everyone of the node's former life is fenced. BANYAN_ENOMEM, BANYAN_ECORRUPT. */
+int memory_board_open(struct memory_board *board, struct keep *keep, struct error *error);
+/* The keep was cleared. */
 void memory_board_clear(struct memory_board *board);
+void memory_board_close(struct memory_board *board);
 
 #endif

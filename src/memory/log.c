@@ -14,6 +14,9 @@
  * of half of `most` for all: the other half is never taken by third segments, however many one process would
  * like.
  *
+ * All of it is kept (keep.h), but for the marks of a fencing, since who opens a kept node fences everyone.
+ * Each call is one change.
+ *
  * Any thread. A call holds the node's spin lock for a look through the processes and one's segments; TAKE for
  * a step for each chunk of the pool besides.
  */
@@ -85,8 +88,41 @@ void memory_log_clear(struct memory_log *log)
     for (uint32_t i = 0; i < log->count; i++)
         free(log->records[i].segments);
     free(log->records);
-    /* serials and numbers go on: no segment of before is taken for one of now */
-    *log = (struct memory_log){.most = log->most, .serials = log->serials, .numbers = log->numbers};
+    *log = (struct memory_log){.keep = log->keep, .most = log->most};
+}
+
+/* ---- slots ---- */
+
+static void set(struct memory_log *log, uint64_t *word, uint64_t value)
+{
+    keep_word(&log->keep->node, word);
+    *word = value;
+}
+
+/* A slot is what its serial says: the others of its words may be anything in a free one. There is one: there
+ * are as many as records can be, and as segments fit into `most`. */
+static struct keep_process *process_slot(struct memory_log *log, uint64_t serial,
+                                         const struct memory_board_process *process, gaddr control)
+{
+    struct keep_process *slot = log->keep->processes;
+    while (slot->serial != 0)
+        slot++;
+    set(log, &slot->serial, serial);
+    slot->process = *process;
+    slot->control = control;
+    return slot;
+}
+
+static struct keep_segment *segment_slot(struct memory_log *log, uint64_t serial,
+                                         const struct memory_log_segment *segment)
+{
+    uint32_t slots = log->keep->layout.segments;
+    while (log->keep->segments[log->next % slots].serial != 0)
+        log->next++;
+    struct keep_segment *slot = &log->keep->segments[log->next++ % slots];
+    set(log, &slot->serial, serial);
+    slot->segment = *segment;
+    return slot;
 }
 
 /* ---- blocks ---- */
@@ -137,8 +173,12 @@ static int open_new(struct memory_node *node, const struct memory_board_process 
     }
     gaddr control = memory_node_block_address(node, offset);
     block_zero(node, control, MEMORY_LOG_CONTROL_BYTES);
+    set(log, &log->keep->log->serials, log->keep->log->serials + 1);
     log->records[log->count++] =
-        (struct memory_log_record){.process = *caller, .serial = ++log->serials, .control = control};
+        (struct memory_log_record){.process = *caller,
+                                   .serial = log->keep->log->serials,
+                                   .control = control,
+                                   .slot = process_slot(log, log->keep->log->serials, caller, control)};
     return BANYAN_OK;
 }
 
@@ -160,7 +200,7 @@ static uint64_t further_bytes(const struct memory_log_record *record)
 {
     uint64_t bytes = record->bytes;
     for (uint32_t i = 0; i < record->count && i < FIRST_SEGMENTS; i++)
-        bytes -= record->segments[i].bytes;
+        bytes -= record->segments[i]->segment.bytes;
     return bytes;
 }
 
@@ -206,10 +246,12 @@ static int take(struct memory_node *node, struct memory_log_record *record, uint
                          &bytes))
         return BANYAN_OK;
     reply->refusal = MEMORY_LOG_GRANTED;
-    reply->segment = (struct memory_log_segment){
-        .address = memory_node_block_address(node, offset), .bytes = bytes, .number = ++log->numbers};
+    set(log, &log->keep->log->numbers, log->keep->log->numbers + 1);
+    reply->segment = (struct memory_log_segment){.address = memory_node_block_address(node, offset),
+                                                 .bytes = bytes,
+                                                 .number = log->keep->log->numbers};
     block_zero(node, reply->segment.address, MEMORY_LOG_HEADER_BYTES);
-    record->segments[record->count++] = reply->segment;
+    record->segments[record->count++] = segment_slot(log, record->serial, &reply->segment);
     record->bytes += bytes;
     log->used += bytes;
     log->segments++;
@@ -221,8 +263,9 @@ static int take(struct memory_node *node, struct memory_log_record *record, uint
 
 static void drop_segment(struct memory_node *node, struct memory_log_record *record, uint32_t at)
 {
-    struct memory_log_segment segment = record->segments[at];
+    struct memory_log_segment segment = record->segments[at]->segment;
     block_give(node, segment.address, segment.bytes);
+    set(&node->log, &record->segments[at]->serial, 0);
     record->count--;
     memmove(&record->segments[at], &record->segments[at + 1],
             (record->count - at) * sizeof record->segments[0]);
@@ -236,10 +279,10 @@ static int give(struct memory_node *node, struct memory_log_record *record,
                 const struct memory_log_segment *segment)
 {
     uint32_t at = 0;
-    while (at < record->count && record->segments[at].number != segment->number)
+    while (at < record->count && record->segments[at]->segment.number != segment->number)
         at++;
-    if (at == record->count || record->segments[at].address != segment->address ||
-        record->segments[at].bytes != segment->bytes)
+    if (at == record->count || record->segments[at]->segment.address != segment->address ||
+        record->segments[at]->segment.bytes != segment->bytes)
         return BANYAN_EINVAL;
     drop_segment(node, record, at);
     return BANYAN_OK;
@@ -256,6 +299,7 @@ static int release(struct memory_node *node, const struct memory_board_process *
     while (record->count > 0)
         drop_segment(node, record, record->count - 1);
     block_give(node, record->control, MEMORY_LOG_CONTROL_BYTES);
+    set(&node->log, &record->slot->serial, 0);
     forget(&node->log, record);
     return BANYAN_OK;
 }
@@ -275,8 +319,8 @@ static int list(const struct memory_log_record *record, struct memory_call *call
     reply.control = record->control;
     reply.bytes = record->bytes;
     for (uint32_t i = 0; i < record->count && reply.count < MEMORY_LOG_PAGE; i++)
-        if (record->segments[i].number > after)
-            reply.segments[reply.count++] = record->segments[i];
+        if (record->segments[i]->segment.number > after)
+            reply.segments[reply.count++] = record->segments[i]->segment;
     call->reply_length =
         offsetof(struct memory_log_segments, segments) + reply.count * sizeof reply.segments[0];
     memcpy(call->reply, &reply, call->reply_length);
@@ -334,7 +378,9 @@ static int serve_change(struct memory_node *node, struct memory_call *call,
     struct memory_log_reply reply = {0};
     if (call->capacity < sizeof reply) /* first: what is granted must reach its owner */
         return BANYAN_EINVAL;
+    keep_begin(&node->keep.node);
     int status = change(node, call->kind, caller, request, &reply);
+    keep_end(&node->keep.node);
     if (status)
         return status;
     const struct memory_log_record *record = find(&node->log, caller);
@@ -382,6 +428,106 @@ static void fenced(void *context, uint16_t compute_id)
         if (node->log.records[i].process.compute_id == compute_id)
             node->log.records[i].fenced = true;
     spinlock_unlock(&node->lock);
+}
+
+/* ---- as it was kept ---- */
+
+static int by_serial(const void *a, const void *b)
+{
+    const struct memory_log_record *left = a, *right = b;
+    return (left->serial > right->serial) - (left->serial < right->serial);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const struct keep_segment *const *left = a, *const *right = b;
+    uint64_t one = (*left)->segment.number, other = (*right)->segment.number;
+    return (one > other) - (one < other);
+}
+
+static int no_memory(struct error *error)
+{
+    return error_set(error, BANYAN_ENOMEM, "no memory for the logs of a memory node");
+}
+
+static int contradiction(const struct memory_node *node, const void *slot, struct error *error)
+{
+    const uint8_t *base = node->keep.pages.start, *at = slot;
+    return error_set(
+        error, BANYAN_ECORRUPT,
+        "pool file %s is damaged: its account of owners' logs contradicts that of its blocks (at "
+        "byte %llu); move it away to begin with an empty pool",
+        keep_name(&node->keep), (unsigned long long)(at - base));
+}
+
+static bool has_block(const struct memory_node *node, gaddr address, uint64_t bytes)
+{
+    return gaddr_node(address) == node->number && gaddr_offset(address) >= memory_node_first_chunk(node) &&
+           blocks_log_has(node->blocks, gaddr_offset(address) - memory_node_first_chunk(node), bytes);
+}
+
+static int open_process(struct memory_node *node, struct keep_process *slot, struct error *error)
+{
+    struct memory_log *log = &node->log;
+    void *records = log->records;
+    bool room = reserve(&records, log->count, &log->capacity, sizeof *log->records);
+    log->records = records;
+    if (!room)
+        return no_memory(error);
+    if (!has_block(node, slot->control, MEMORY_LOG_CONTROL_BYTES))
+        return contradiction(node, slot, error);
+    log->records[log->count++] = (struct memory_log_record){.process = slot->process,
+                                                            .serial = slot->serial,
+                                                            .control = slot->control,
+                                                            .fenced = true, /* D4 */
+                                                            .slot = slot};
+    return BANYAN_OK;
+}
+
+static int open_segment(struct memory_node *node, struct keep_segment *slot, struct error *error)
+{
+    struct memory_log *log = &node->log;
+    const struct memory_log_record key = {.serial = slot->serial};
+    struct memory_log_record *record =
+        log->count > 0 ? bsearch(&key, log->records, log->count, sizeof key, by_serial) : NULL;
+    if (record == NULL || record->count == MEMORY_LOG_SEGMENTS_MAX ||
+        slot->segment.bytes > log->most - log->used ||
+        !has_block(node, slot->segment.address, slot->segment.bytes))
+        return contradiction(node, slot, error);
+    void *segments = record->segments;
+    bool room = reserve(&segments, record->count, &record->capacity, sizeof *record->segments);
+    record->segments = segments;
+    if (!room)
+        return no_memory(error);
+    record->segments[record->count++] = slot;
+    record->bytes += slot->segment.bytes;
+    log->used += slot->segment.bytes;
+    log->segments++;
+    return BANYAN_OK;
+}
+
+int memory_log_open(struct memory_node *node, struct error *error)
+{
+    struct memory_log *log = &node->log;
+    int status = BANYAN_OK;
+    log->keep = &node->keep;
+    if (keep_checked(&node->keep, KEEP_USED_SINCE) == 0)
+        return BANYAN_OK;
+    for (uint32_t i = 0; i < MEMORY_LOG_PROCESSES_MAX && !status; i++)
+        if (node->keep.processes[i].serial != 0)
+            status = open_process(node, &node->keep.processes[i], error);
+    if (log->count > 0)
+        qsort(log->records, log->count, sizeof *log->records, by_serial);
+    for (uint32_t i = 0; i < node->keep.layout.segments && !status; i++)
+        if (node->keep.segments[i].serial != 0)
+            status = open_segment(node, &node->keep.segments[i], error);
+    for (uint32_t i = 0; i < log->count; i++)
+        if (log->records[i].count > 0)
+            qsort(log->records[i].segments, log->records[i].count, sizeof(struct keep_segment *), by_number);
+    /* Every block of a log has a slot: else there are more of them. */
+    if (!status && log->count + log->segments != blocks_log_count(node->blocks))
+        status = contradiction(node, node->keep.processes, error);
+    return status;
 }
 
 static void report(void *context, struct memory_status_reply *status)

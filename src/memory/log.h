@@ -7,9 +7,10 @@
 
 #include <stdbool.h>
 
+#include "memory/keep.h"
 #include "memory/request.h"
 
-/* A process with a log here. */
+/* A process with a log here. What must be known later lies in slots of the keep. */
 struct memory_log_record {
     struct memory_board_process process;
     uint64_t serial;
@@ -17,14 +18,16 @@ struct memory_log_record {
     bool fenced;    /* since its last OPEN */
     uint64_t bytes; /* of its segments */
     uint32_t count, capacity;
-    struct memory_log_segment *segments; /* owned; numbers ascend */
+    struct keep_process *slot;
+    struct keep_segment **segments; /* owned; numbers ascend */
 };
 
 /* All of it is guarded by the node's lock, but `most`, which is fixed. */
 struct memory_log {
+    struct keep *keep;
     uint64_t most;                     /* bytes that all segments together may have */
     uint64_t used, segments;           /* of all processes' segments: bytes, and how many */
-    uint64_t serials, numbers;         /* of processes and of segments: given so far */
+    uint32_t next;                     /* the segments' slot where looking for a free one begins */
     struct memory_log_record *records; /* owned; serials ascend */
     uint32_t count, capacity;
 };
@@ -32,8 +35,12 @@ struct memory_log {
 /* What all segments of a pool of that size may have, unless the options say otherwise: a 32nd of it; of a
  * small one 512 KiB, if that is at most a quarter. */
 uint64_t memory_log_bytes(uint64_t pool_bytes);
-/* Forgets all logs, and holds no memory any more: for a memory node that is formatted, whose blocks are all
- * free then, and at its end. */
+struct memory_node;
+/* As they were kept: everyone of the node's former life is fenced. The node's blocks are there.
+ * BANYAN_ENOMEM, BANYAN_ECORRUPT. */
+int memory_log_open(struct memory_node *node, struct error *error);
+/* Forgets all logs, and holds no memory any more: for a memory node that is formatted, whose keep is clear
+ * then, and at its end. */
 void memory_log_clear(struct memory_log *log);
 
 #endif

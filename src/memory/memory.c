@@ -72,9 +72,36 @@ static int check_options(struct memory_options *options, struct error *error)
 
 /* ---- life ---- */
 
-static int map_node(struct memory_node *node, const struct memory_options *options, struct error *error)
+static struct keep_sizes sizes_of(const struct memory_options *options)
 {
-    int status;
+    return (struct keep_sizes){.pool_bytes = options->pool_bytes,
+                               .chunk_bytes = options->chunk_bytes,
+                               .lock_bytes = options->lock_bytes,
+                               .log_bytes = options->log_bytes,
+                               .lock_width = options->lock_width};
+}
+
+/* Pool and accounts lie in the file; the lock region need not be kept, since a new life begins with all locks
+ * free. */
+static int map_kept(struct memory_node *node, const struct memory_options *options, struct keep_file *file,
+                    struct error *error)
+{
+    const struct keep_sizes sizes = sizes_of(options);
+    int status = keep_open(&node->keep, file, &sizes, options->huge_pages, error);
+    if (status)
+        return status;
+    node->pool = node->keep.pages;
+    node->pool.start = node->keep.pool;
+    node->pool.bytes = options->pool_bytes;
+    return pages_map(&node->locks, options->lock_bytes, false, error);
+}
+
+static int map_memory(struct memory_node *node, const struct memory_options *options, struct error *error)
+{
+    const struct keep_sizes sizes = sizes_of(options);
+    int status = keep_create(&node->keep, &sizes, error);
+    if (status)
+        return status;
     if (options->shared) {
         status =
             pages_map_shared(&node->pool, "banyan-pool", options->pool_bytes, options->huge_pages, error);
@@ -85,8 +112,6 @@ static int map_node(struct memory_node *node, const struct memory_options *optio
         if (!status)
             status = pages_map(&node->locks, options->lock_bytes, false, error);
     }
-    if (!status)
-        status = blocks_create(&node->blocks, node->chunks_total, node->chunk_bytes, error);
     return status;
 }
 
@@ -118,7 +143,7 @@ static int node_call(void *owner, uint16_t compute_id, const void *request, size
     return status;
 }
 
-static void fill_node(struct memory_node *node, const struct memory_options *options)
+static void fill_target(struct memory_node *node, const struct memory_options *options)
 {
     node->target = (struct fabric_target){
         .pool = node->pool.start,
@@ -129,21 +154,59 @@ static void fill_node(struct memory_node *node, const struct memory_options *opt
         .call = node_call,
         .owner = node,
     };
-    memory_registry_fill(node);
-    node->cluster_id = options->unformatted ? 0 : 1;
-    write_header(node);
 }
 
-int memory_node_create(struct memory_node **created, const struct memory_options *given, struct error *error)
+/* What stands in its keep, and what follows from that. */
+static int take_up(struct memory_node *node, const struct memory_options *options, struct error *error)
+{
+    const struct keep_words *words = node->keep.words;
+    bool formatted = words->formatted != 0;
+    if (formatted) {
+        node->number = (uint16_t)words->number;
+        node->cluster_id = words->cluster_id;
+        node->node_count = words->node_count;
+        memory_kept_settle(node);
+    }
+    int status = blocks_create(&node->blocks, &node->keep, node->chunks_total, node->chunk_bytes, error);
+    if (!status)
+        status = memory_board_open(&node->board, &node->keep, error);
+    if (!status)
+        status = memory_log_open(node, error);
+    if (status || formatted)
+        return status;
+    if (options->unformatted) {
+        write_header(node);
+        return BANYAN_OK;
+    }
+    return memory_node_format(node, 1, options->node, 0, error);
+}
+
+static void destroy(struct memory_node *node)
+{
+    if (node == NULL)
+        return;
+    memory_log_clear(&node->log);
+    memory_board_close(&node->board);
+    blocks_destroy(node->blocks);
+    pages_unmap(&node->locks);
+    if (node->keep.file == NULL)
+        pages_unmap(&node->pool);
+    keep_destroy(&node->keep);
+    free(node);
+}
+
+static int create(struct memory_node **created, const struct memory_options *given, struct keep_file *file,
+                  struct error *error)
 {
     struct memory_options options = *given;
-    *created = NULL;
     int status = check_options(&options, error);
-    if (status)
-        return status;
-    struct memory_node *node = calloc(1, sizeof *node);
-    if (node == NULL)
-        return error_set(error, BANYAN_ENOMEM, "no memory for memory node %u", (unsigned)options.node);
+    struct memory_node *node = status ? NULL : calloc(1, sizeof *node);
+    if (node == NULL) {
+        keep_file_close(file);
+        return status
+                   ? status
+                   : error_set(error, BANYAN_ENOMEM, "no memory for memory node %u", (unsigned)options.node);
+    }
     node->number = options.node;
     node->chunk_bytes = options.chunk_bytes;
     node->log.most = options.log_bytes;
@@ -152,28 +215,53 @@ int memory_node_create(struct memory_node **created, const struct memory_options
                           : (options.return_ms ? options.return_ms : MEMORY_RETURN_MS) * UINT64_C(1000000);
     node->chunks_total =
         (uint32_t)((options.pool_bytes - MEMORY_FIRST_CHUNK(options.lock_bytes)) / options.chunk_bytes);
-    status = map_node(node, &options, error);
+    status = file != NULL ? map_kept(node, &options, file, error) : map_memory(node, &options, error);
+    if (!status) {
+        fill_target(node, &options);
+        memory_registry_fill(node);
+        status = take_up(node, &options, error);
+    }
     if (status) {
-        memory_node_destroy(node);
+        destroy(node);
         return status;
     }
-    fill_node(node, &options);
     log_info("memory node %u: pool of %llu MiB on %s, %u chunks", (unsigned)node->number,
              (unsigned long long)(options.pool_bytes >> 20), node->pool.kind, node->chunks_total);
     *created = node;
     return BANYAN_OK;
 }
 
+int memory_node_create(struct memory_node **created, const struct memory_options *given, struct error *error)
+{
+    struct memory_options options = *given;
+    struct keep_file *file = NULL;
+    *created = NULL;
+    if (given->pool_file != NULL) {
+        int status = keep_file_open(&file, given->pool_file, error);
+        if (!status)
+            status = memory_kept_sizes(&options, file, error);
+        if (status) {
+            keep_file_close(file);
+            return status;
+        }
+    }
+    return create(created, &options, file, error);
+}
+
 void memory_node_destroy(struct memory_node *node)
 {
-    if (node == NULL)
-        return;
-    memory_log_clear(&node->log);
-    memory_board_clear(&node->board);
-    blocks_destroy(node->blocks);
-    pages_unmap(&node->locks);
-    pages_unmap(&node->pool);
-    free(node);
+    if (node != NULL && node->keep.file != NULL)
+        keep_save(&node->keep);
+    destroy(node);
+}
+
+static void clear_memory(struct memory_node *node)
+{
+    if (node->keep.file != NULL)
+        keep_pool_zero(&node->keep, node->target.pool_bytes);
+    else
+        pages_clear(&node->pool);
+    pages_clear(&node->locks);
 }
 
 int memory_node_format(struct memory_node *node, uint64_t cluster_id, uint16_t number, uint16_t node_count,
@@ -185,10 +273,11 @@ int memory_node_format(struct memory_node *node, uint64_t cluster_id, uint16_t n
         return error_set(error, BANYAN_EINVAL, "memory node %u is not one of a cluster of %u",
                          (unsigned)number, (unsigned)node_count);
     spinlock_lock(&node->lock);
-    bool used = node->cluster_id != 0; /* before the first format all is zero but the header */
-    if (used || !node->pool.pinned) {
-        pages_clear(&node->pool);
-        pages_clear(&node->locks);
+    bool used = keep_checked(&node->keep, KEEP_USED_SINCE) != 0; /* else all is zero but the header */
+    keep_forget(&node->keep);
+    if (used) {
+        keep_clear(&node->keep);
+        clear_memory(node);
     }
     blocks_clear(node->blocks);
     memset(node->evacuations, 0, sizeof node->evacuations);
@@ -199,6 +288,7 @@ int memory_node_format(struct memory_node *node, uint64_t cluster_id, uint16_t n
     node->cluster_id = cluster_id;
     node->node_count = node_count;
     write_header(node);
+    keep_remember(&node->keep, cluster_id, number, node_count);
     spinlock_unlock(&node->lock);
     return BANYAN_OK;
 }

@@ -26,6 +26,7 @@
 #define MEMORY_CHUNK_MOST      (UINT64_C(8) << 20)
 #define MEMORY_LOCK_BYTES      (UINT64_C(256) << 10)
 #define MEMORY_LOG_BYTES_LEAST (UINT64_C(512) << 10)
+#define MEMORY_POOL_BYTES      (UINT64_C(1) << 30)
 #define MEMORY_RETURN_MS       10000u
 #define MEMORY_RETURN_NEVER    UINT32_MAX
 
@@ -43,7 +44,8 @@ struct memory_header {
 
 struct memory_options {
     uint16_t node;
-    uint64_t pool_bytes;  /* multiple of 8, at least MEMORY_FIRST_CHUNK + one chunk */
+    uint64_t pool_bytes;  /* multiple of 8, at least MEMORY_FIRST_CHUNK + one chunk. With a pool_file 0 may
+                             stand  here: what the file has, MEMORY_POOL_BYTES if it is new */
     uint64_t chunk_bytes; /* power of two, 64 KiB to 1 GiB; 0: memory_chunk_bytes */
     uint64_t lock_bytes;  /* multiple of 8; 0: MEMORY_LOCK_BYTES */
     uint32_t lock_width;  /* 2 or 8; 0: 2 */
@@ -53,6 +55,10 @@ struct memory_options {
                            0: MEMORY_RETURN_MS */
     bool huge_pages;    /* try explicit then transparent huge pages; falls back and logs it */
     bool shared;        /* the pool and the lock region are memfds that other processes can map */
+    const char *pool_file; /* NULL: none. The pool, and all that the memory node must know, lies in this file,
+                              which is made if it is not there: what it holds outlives the process
+                              (durability.md). The sizes that it was made with hold; those above must be the
+                              same or 0. It is not `shared` then, and never goes back to the system */
     bool unformatted; /* it belongs to no cluster until memory_node_format (a daemon's). Else it is formatted
                          as `node` of a cluster of unknown size (cluster_id 1, node_count 0) */
 };
@@ -90,7 +96,7 @@ uint64_t memory_node_release_locks(struct memory_node *node, uint16_t compute_id
 /* What STATUS answers. Any thread. */
 void memory_node_status(struct memory_node *node, struct memory_status_reply *status);
 /* Makes it number `number` of a new cluster: everything in it is gone, as if it had just been created. While
- * nothing uses it. */
+ * nothing uses it. With a file: if the process ends in the middle it belongs to no cluster afterwards. */
 int memory_node_format(struct memory_node *node, uint64_t cluster_id, uint16_t number, uint16_t node_count,
                        struct error *error);
 /* From now on its pages stay where they are, since a NIC writes to them: a format fills them with zeros (some
@@ -101,6 +107,23 @@ void memory_node_pin(struct memory_node *node);
  * back. For what keeps the node alive to call once a second or more often, on one thread at a time; `now` is
  * task_now(). */
 bool memory_node_trim(struct memory_node *node, uint64_t now, uint64_t most_bytes);
+/* Of what the memory node holds: random, made with its file; 0: it has no file. */
+uint64_t memory_node_instance(const struct memory_node *node);
+/* How a node with a file stages WRITEs (G5), each thread that carries some out in an area of its own, below
+ * MEMORY_STAGINGS. NULL: it has no file, and WRITEs need no staging. */
+#define MEMORY_STAGINGS 64u
+struct wire_staging;
+struct wire_staging *memory_node_staging(struct memory_node *node, unsigned thread);
+/* Executes a marked WRITE, which is validated like any; its writer cannot write any more. True if there was
+ * one; *complaint: it is impossible. */
+bool memory_staging_finish(const struct wire_staging *area, const struct fabric_target *target,
+                           uint16_t number, bool *complaint);
+/* What the daemon's next life must know. Any thread; 0 without a file. The last compute id that was chosen,
+ * and the longest read lease that was granted, ms. */
+uint16_t memory_node_kept_id(const struct memory_node *node);
+void memory_node_keep_id(struct memory_node *node, uint16_t compute_id);
+uint32_t memory_node_kept_read_lease(const struct memory_node *node);
+void memory_node_keep_read_lease(struct memory_node *node, uint32_t ms);
 /* Descriptors of pool and lock region, -1 if not `shared`. Owned by the node; sealed against resizing. */
 int memory_node_pool_descriptor(const struct memory_node *node);
 int memory_node_locks_descriptor(const struct memory_node *node);

@@ -5,6 +5,7 @@
 #include "base/atomic.h"
 #include "memory/blocks.h"
 #include "memory/board.h"
+#include "memory/keep_file.h"
 #include "memory/log.h"
 #include "memory/memory.h"
 #include "memory/pages.h"
@@ -21,7 +22,8 @@ struct memory_node {
     struct fabric_target target;
     uint64_t chunk_bytes;
     uint32_t chunks_total;
-    struct pages pool, locks;
+    struct pages pool, locks; /* pool: of a kept node the keep's */
+    struct keep keep;
     struct memory_registry registry;
     struct memory_board board;
 
@@ -47,6 +49,14 @@ static inline gaddr memory_node_block_address(const struct memory_node *node, ui
 {
     return gaddr_make(node->number, memory_node_first_chunk(node) + offset);
 }
+
+/* ---- kept.c: a node with a file ---- */
+
+/* The options' sizes become those of the file if it has some: BANYAN_EINVAL if they differ. */
+int memory_kept_sizes(struct memory_options *options, const struct keep_file *file, struct error *error);
+/* What is left of its last life: WRITEs that were marked are finished, then all locks are free (D3, D4). Its
+ * target and number are there, and nothing uses it yet. */
+void memory_kept_settle(struct memory_node *node);
 
 /* Under the node's lock: forgets evacuations that were not renewed. */
 void memory_evacuations_expire(struct memory_node *node, uint64_t now);

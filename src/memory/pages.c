@@ -194,6 +194,19 @@ void pages_clear(struct pages *pages)
         memset(pages->start, 0, pages->bytes);
 }
 
+void pages_zero(struct pages *pages, size_t from, size_t bytes)
+{
+    uint8_t *start = pages->start;
+    size_t first = round_up(from, pages->unit), end = (from + bytes) / pages->unit * pages->unit;
+    if (pages->pinned || pages->descriptor >= 0 || end <= first ||
+        madvise(start + first, end - first, MADV_DONTNEED) != 0) {
+        memset(start + from, 0, bytes);
+        return;
+    }
+    memset(start + from, 0, first - from);
+    memset(start + end, 0, from + bytes - end);
+}
+
 void pages_release(struct pages *pages, size_t from, size_t bytes)
 {
     size_t start = round_up(from, pages->unit), end = (from + bytes) / pages->unit * pages->unit;

@@ -27,6 +27,8 @@ int pages_map_shared(struct pages *pages, const char *name, size_t bytes, bool h
 /* All bytes are zero again, and take no memory until they are touched, unless they are pinned. While nothing
  * uses them. */
 void pages_clear(struct pages *pages);
+/* The same for a part of them. */
+void pages_zero(struct pages *pages, size_t from, size_t bytes);
 /* Gives the whole pages from byte `from` on back to the system, as far as it takes them: then they are zero
  * and take no memory until they are touched. Not of pinned ones. Others may read them meanwhile. */
 void pages_release(struct pages *pages, size_t from, size_t bytes);

@@ -64,7 +64,6 @@ static uint64_t choose_levels(struct runs *runs)
 static void fill(struct runs *runs)
 {
     struct runs_lack *lacks = runs->lack_pages.start;
-    runs->used = runs->used_pages.start;
     runs->hidden = runs->hidden_pages.start;
     runs->zone_lacks = runs->zone_pages.start;
     for (unsigned level = 0; level < runs->height; level++) {
@@ -75,15 +74,13 @@ static void fill(struct runs *runs)
     runs_floor_settle(runs, UINT64_MAX);
 }
 
-int runs_create(struct runs *runs, uint64_t granules, struct error *error)
+int runs_create(struct runs *runs, uint64_t *used, uint64_t granules, struct error *error)
 {
     assert(granules > 0 && granules % RUNS_LEAF == 0);
-    *runs = (struct runs){.granules = granules};
+    *runs = (struct runs){.granules = granules, .used = used};
     choose_zones(runs);
     uint64_t nodes = choose_levels(runs);
-    int status = pages_map(&runs->used_pages, granules / 8, false, error);
-    if (!status)
-        status = pages_map(&runs->hidden_pages, granules / RUNS_LEAF / 8 + 8, false, error);
+    int status = pages_map(&runs->hidden_pages, granules / RUNS_LEAF / 8 + 8, false, error);
     if (!status)
         status = pages_map(&runs->zone_pages, runs->zones * sizeof *runs->zone_lacks, false, error);
     if (!status)
@@ -100,7 +97,6 @@ void runs_destroy(struct runs *runs)
     pages_unmap(&runs->lack_pages);
     pages_unmap(&runs->zone_pages);
     pages_unmap(&runs->hidden_pages);
-    pages_unmap(&runs->used_pages);
 }
 
 void runs_clear(struct runs *runs)
@@ -108,7 +104,6 @@ void runs_clear(struct runs *runs)
     pages_clear(&runs->lack_pages);
     pages_clear(&runs->zone_pages);
     pages_clear(&runs->hidden_pages);
-    pages_clear(&runs->used_pages);
     fill(runs);
 }
 

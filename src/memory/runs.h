@@ -4,8 +4,8 @@
  * found without a search; and how much room there is from the pool's low end up (the floor).
  *
  * Used by blocks.c alone, under the node's lock. All memory is reserved at creation and touched as the pool
- * is used: zeroed pages mean that everything is free. The bits cost 1/256 of the pool's bytes, the tree
- * 1/1,700.
+ * is used: zeroed pages mean that everything is free. The bits, which are kept (keep.h), cost 1/256 of the
+ * pool's bytes; the tree, which is made from them, 1/1,700.
  *
  * COST. A leaf of the tree stands for 512 granules (8 words, one cache line), an inner node for 8 nodes (one
  * cache line too): 6 levels at 256 MiB, 9 at 64 GiB. A search reads one line a level; an update works out the
@@ -38,8 +38,8 @@ struct runs_lack {
 
 struct runs {
     uint64_t granules; /* a multiple of RUNS_LEAF */
-    struct pages used_pages, hidden_pages, zone_pages, lack_pages;
-    uint64_t *used;   /* a bit a granule */
+    struct pages hidden_pages, zone_pages, lack_pages;
+    uint64_t *used;   /* a bit a granule; the caller's */
     uint64_t *hidden; /* a bit a leaf */
     struct runs_lack *levels[RUNS_LEVELS];
     uint64_t counts[RUNS_LEVELS]; /* nodes of each level; level 0: leaves */
@@ -59,9 +59,10 @@ struct runs {
 #define RUNS_ROOM_MIN 32u /* granules: 1 KiB */
 #define RUNS_SCRAPS   512u
 
-int runs_create(struct runs *runs, uint64_t granules, struct error *error);
+/* `used` is clear, or runs_update follows for all granules. */
+int runs_create(struct runs *runs, uint64_t *used, uint64_t granules, struct error *error);
 void runs_destroy(struct runs *runs);
-/* All is free and shown again. */
+/* All is free, as the bits say already, and shown again. */
 void runs_clear(struct runs *runs);
 
 /* The begin of the first, or the end of the last, run of at least `length` granules (1 to RUNS_CAP);

@@ -41,6 +41,7 @@ struct memoryd_connection *memoryd_connection_create(struct memoryd *daemon, str
     session = &connection->session;
     session->pidfd = -1;
     session->is_unix = is_unix;
+    session->staged = loop->staged;
     if (is_unix) {
         uint32_t user = 0;
         net_peer_process(fd, &session->pidfd, &session->pid, &user, NULL);

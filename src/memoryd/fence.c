@@ -33,7 +33,8 @@ void memoryd_groups_create(struct memoryd *daemon)
     memory_node_status(daemon->node, &status);
     daemon->groups = (struct memoryd_groups){.number = (uint16_t)status.node,
                                              .node_count = (uint16_t)status.node_count,
-                                             .cluster_id = status.cluster_id};
+                                             .cluster_id = status.cluster_id,
+                                             .last_id = memory_node_kept_id(daemon->node)};
 }
 
 static void earlier(uint64_t *deadline, uint64_t other)

@@ -142,13 +142,15 @@ static void free_group(struct memoryd_group *group)
 }
 
 /* The home node's: how long its read lease is, and when that of its earlier life ends. */
-static void set_read_lease(struct memoryd_groups *groups, struct memoryd_group *group,
-                           const struct wire_hello *hello)
+static void set_read_lease(struct memory_node *node, struct memoryd_groups *groups,
+                           struct memoryd_group *group, const struct wire_hello *hello)
 {
     uint32_t wanted = hello->read_lease_ms != 0 ? hello->read_lease_ms : READ_LEASE_DEFAULT_MS;
     if (wanted < READ_LEASE_MIN_MS)
         wanted = READ_LEASE_MIN_MS;
     group->read_lease_ms = wanted < group->lease_ms ? wanted : group->lease_ms;
+    if (group->read_lease_ms > memory_node_kept_read_lease(node)) /* before it is granted (D4) */
+        memory_node_keep_read_lease(node, group->read_lease_ms);
     struct memoryd_departed **link = find_departed(groups, group->compute_id), *before = *link;
     if (before != NULL) { /* check_control has looked whose it is */
         assert(before->process.instance == group->instance);
@@ -215,7 +217,8 @@ static int join_control(struct memoryd_session *session, const struct wire_hello
     int status = check_control(groups, group, hello, welcome, error);
     if (!status) {
         if (welcome->node == 0)
-            set_read_lease(groups, group, hello);
+            set_read_lease(session->daemon->node, groups, group, hello);
+        memory_node_keep_id(session->daemon->node, groups->last_id);
         group->nic = session->nic;
         group->mapped = session->mapped;
         group->pid = session->pid;

@@ -10,14 +10,8 @@
  */
 #include <assert.h>
 
-#include "fabric/target.h"
+#include "fabric/local_run.h"
 #include "memoryd/session.h"
-
-#if defined(__x86_64__)
-#define ATOMICS_ARE_FENCES true /* a locked instruction drains the store buffer */
-#else
-#define ATOMICS_ARE_FENCES false /* later loads may be satisfied before the atomic's own store is seen */
-#endif
 
 enum session_result memoryd_session_list_begin(struct memoryd_session *session,
                                                const struct wire_header *head)
@@ -66,7 +60,7 @@ static void run_command(struct memoryd_session *session, uint8_t *where, struct 
     struct memoryd_buffer *out = &session->out;
     if (command->operation == FABRIC_WRITE) {
         command->write.data = payload;
-        fabric_target_write(where, command);
+        local_write(where, command, session->staged);
         list->pending = true;
         memoryd_count(&session->counts->bytes_written, command->length);
         return;
@@ -93,7 +87,7 @@ static void run_command(struct memoryd_session *session, uint8_t *where, struct 
         fabric_target_faa(where, command);
         old = command->faa.old;
     }
-    list->pending = !ATOMICS_ARE_FENCES;
+    list->pending = !LOCAL_ATOMICS_ARE_FENCES;
     memcpy(out->bytes + out->end, &old, sizeof old);
     out->end += sizeof old;
 }

@@ -71,6 +71,7 @@ struct memoryd_loop {
     uint64_t tidy_at; /* when buffers are looked at again */
     uint64_t noticed; /* the last notice that its connections were told */
     struct memoryd_counts counts;
+    struct wire_staging *staged; /* its own area (D3); NULL: the pool dies with the process */
 };
 
 int memoryd_loop_create(struct memoryd_loop *loop, struct memoryd *daemon,

@@ -12,6 +12,7 @@
 #include "memoryd/nic.h"
 
 #define THREADS_MAX 64u
+_Static_assert(THREADS_MAX <= MEMORY_STAGINGS, "each I/O thread has a staging area");
 
 static void copy_options(struct memoryd *daemon, const struct memoryd_options *options)
 {
@@ -26,7 +27,9 @@ static void copy_options(struct memoryd *daemon, const struct memoryd_options *o
     daemon->engine = (enum memory_engine)options->engine;
     daemon->busy_poll = options->busy_poll;
     daemon->started_at = task_now();
-    net_random(&daemon->instance, sizeof daemon->instance);
+    daemon->instance = memory_node_instance(daemon->node);
+    while (daemon->instance == 0)
+        net_random(&daemon->instance, sizeof daemon->instance);
 }
 
 static int check_options(const struct memoryd_options *options, struct error *error)
@@ -66,6 +69,7 @@ static int make_loops(struct memoryd *daemon, const struct memoryd_engine *engin
         int status = memoryd_loop_create(&daemon->loops[i], daemon, engine, error);
         if (status)
             return status;
+        daemon->loops[i].staged = memory_node_staging(daemon->node, i);
         daemon->loop_count++;
     }
     return BANYAN_OK;
@@ -143,6 +147,9 @@ static int open_nic(struct memoryd *daemon, const struct memoryd_options *option
     const struct sockaddr *local;
     if (options->nic == NULL)
         return BANYAN_OK;
+    if (memory_node_instance(daemon->node) != 0) /* what a NIC writes is not staged */
+        return error_set(error, BANYAN_ENOTSUP,
+                         "memory node: a pool in a file is not served over RDMA; leave out one of the two");
     int status = nic_place(options, &place, &local, error);
     return !status ? memoryd_nic_create(&daemon->nic, daemon->node, options->nic, local, error) : status;
 }
@@ -211,9 +218,25 @@ int memoryd_create(struct memoryd **made, struct memory_node *node, const struct
     return BANYAN_OK;
 }
 
+/* G8, D4: what this life of the home node answers about read leases of the last one must be true. Whoever
+ * connects meanwhile waits. */
+static void outlast_read_leases(struct memoryd *daemon)
+{
+    uint32_t ms = memory_node_kept_read_lease(daemon->node);
+    uint64_t over_at = daemon->started_at + ms * UINT64_C(1000000), now = task_now();
+    if (ms == 0)
+        return;
+    if (ms > 1000)
+        log_info("memory node: waits until read leases of its last life are over, %u ms", ms);
+    if (now < over_at)
+        task_sleep(over_at - now);
+    memory_node_keep_read_lease(daemon->node, 0);
+}
+
 int memoryd_start(struct memoryd *daemon, struct error *error)
 {
     int status = BANYAN_OK;
+    outlast_read_leases(daemon);
     daemon->started = true;
     for (unsigned i = 0; i < daemon->loop_count && !status; i++)
         status = thread_start(&daemon->loops[i].thread, memoryd_loop_main, &daemon->loops[i], error);

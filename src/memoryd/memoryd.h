@@ -44,6 +44,7 @@ struct memoryd;
  * (verbs_device.h). */
 int memoryd_create(struct memoryd **daemon, struct memory_node *node, const struct memoryd_options *options,
                    struct error *error);
+/* Waits first until the read leases are over that a former life of a node with a file has granted. */
 int memoryd_start(struct memoryd *daemon, struct error *error);
 /* Any thread. */
 void memoryd_stop(struct memoryd *daemon);

@@ -44,6 +44,7 @@ struct session_list {
 struct memoryd_session {
     struct memoryd *daemon;
     struct memoryd_counts *counts; /* of its thread */
+    struct wire_staging *staged;   /* of its thread; NULL: WRITEs need no staging (D3) */
     struct memoryd_buffer in, out;
     size_t need;   /* bytes that `in` must hold for the next step */
     size_t unsent; /* output that is no longer in `out` but on its way (the connection's) */

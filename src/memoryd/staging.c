@@ -83,33 +83,6 @@ void memoryd_staging_drop(struct memoryd *daemon)
         memoryd_staging_destroy(staging);
 }
 
-bool memoryd_staging_finish(const struct memoryd_staging *staging, const struct fabric_target *target,
-                            uint16_t number, bool *complaint)
-{
-    const struct wire_staging *area = staging->area;
-    uint8_t data[WIRE_STAGING_DATA];
-    *complaint = false;
-    /* acquire: what the client wrote before the mark is read after it */
-    if (atomic_load_acquire(&area->marked) != WIRE_STAGED)
-        return false;
-    /* Each word is read once (relaxed: the mark has ordered them), then validated: an area that is still
-     * being written can make this process copy nonsense to a place where its client could have written it,
-     * and nowhere else. */
-    uint64_t offset = atomic_load_relaxed(&area->offset), length = atomic_load_relaxed(&area->length);
-    if (length - 1 >= WIRE_STAGING_DATA || offset >> GADDR_OFFSET_BITS != 0) {
-        *complaint = true;
-        return false;
-    }
-    atomic_copy_from(data, area->data, length);
-    struct fabric_command command = {.operation = FABRIC_WRITE,
-                                     .length = (uint32_t)length,
-                                     .address = gaddr_make(number, offset),
-                                     .write = {.data = data}};
-    *complaint = fabric_target_execute(target, &command);
-    fabric_target_fence();
-    return !*complaint;
-}
-
 static void fenced(void *context, uint16_t compute_id)
 {
     struct memoryd *daemon = context;
@@ -118,7 +91,7 @@ static void fenced(void *context, uint16_t compute_id)
     unsigned finished = 0;
     while ((staging = take_left(&daemon->left, compute_id)) != NULL) {
         bool complaint;
-        finished += memoryd_staging_finish(staging, daemon->target, number, &complaint);
+        finished += memory_staging_finish(staging->area, daemon->target, number, &complaint);
         if (complaint)
             log_warning("memory node %u: compute node %u left an impossible write in its staging area",
                         (unsigned)number, (unsigned)compute_id);

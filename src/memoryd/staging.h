@@ -38,10 +38,6 @@ void memoryd_staging_destroy(struct memoryd_staging *staging);
 /* The area's connection is gone, and its compute node is fenced: the area is kept until the process is dead
  * and the service is told so. Takes it over. */
 void memoryd_staging_leave(struct memoryd *daemon, struct memoryd_staging *staging, uint16_t compute_id);
-/* The client, which cannot write any more, may have marked a write: executes it on memory node `number`'s
- * memory. True if it has; *complaint: the marked write is impossible. For staging.c and its fuzzer. */
-bool memoryd_staging_finish(const struct memoryd_staging *staging, const struct fabric_target *target,
-                            uint16_t number, bool *complaint);
 /* Destroys all that were left and not finished: their processes live on, and the daemon ends. */
 void memoryd_staging_drop(struct memoryd *daemon);
 

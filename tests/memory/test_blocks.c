@@ -42,9 +42,24 @@ static struct blocks *make(uint32_t chunks)
 {
     struct blocks *blocks = NULL;
     struct error error = {0};
-    if (blocks_create(&blocks, chunks, CHUNK, &error))
+    const struct keep_sizes sizes = {.pool_bytes = MEMORY_FIRST_CHUNK(1984) + chunks * CHUNK,
+                                     .chunk_bytes = CHUNK,
+                                     .lock_bytes = 1984,
+                                     .log_bytes = MEMORY_LOG_BYTES_LEAST,
+                                     .lock_width = 2};
+    struct keep *keep = calloc(1, sizeof *keep);
+    assert_non_null(keep);
+    if (keep_create(keep, &sizes, &error) || blocks_create(&blocks, keep, chunks, CHUNK, &error))
         fail_msg("%s", error.text);
     return blocks;
+}
+
+static void destroy(struct blocks *blocks)
+{
+    struct keep *keep = (struct keep *)(void *)((uint8_t *)blocks->list - offsetof(struct keep, node));
+    blocks_destroy(blocks);
+    keep_destroy(keep);
+    free(keep);
 }
 
 /* ---- the model ---- */
@@ -293,7 +308,7 @@ static void any_history(void **state)
         blocks_empty_end(model->blocks, 1, true);
         blocks_empty_end(model->blocks, 2, false);
         assert_int_equal(runs_longest(&model->blocks->runs, 0), RUNS_CAP);
-        blocks_destroy(model->blocks);
+        destroy(model->blocks);
     }
     free(model);
 }
@@ -353,7 +368,7 @@ static void the_sparsest_are_emptied(void **state)
     assert_int_equal(take_one(blocks, MEMORY_FOR_DATA, 1024) / CHUNK, 61);
     blocks_empty_end(blocks, 1, true);
     assert_int_equal(blocks->count.chunks_emptying, 0);
-    blocks_destroy(blocks);
+    destroy(blocks);
 }
 
 static void stuck_chunks_are_left_alone(void **state)
@@ -372,7 +387,7 @@ static void stuck_chunks_are_left_alone(void **state)
     blocks_empty_end(blocks, 2, false); /* it was not tried */
     assert_int_equal(blocks_empty_choose(blocks, 2, 64, chunks), 1);
     blocks_empty_end(blocks, 2, false);
-    blocks_destroy(blocks);
+    destroy(blocks);
 }
 
 /* Nodes of the tree are not moved: chunks that have some are left alone while there is room, and data alone
@@ -414,7 +429,7 @@ static void data_leaves_nodes_alone(void **state)
     assert_int_equal(count.chunks_emptied, 1);
     assert_true(count.chunks_emptying == 0 && blocks->chunks[62].used == blocks->chunks[62].nodes);
     blocks_empty_end(blocks, 2, true);
-    blocks_destroy(blocks);
+    destroy(blocks);
 }
 
 /* What is kept back is handed out before a block is refused, and not otherwise. */
@@ -436,7 +451,7 @@ static void the_last_resort(void **state)
     for (unsigned i = 1; i < 54; i++)
         assert_int_equal(take_one(blocks, MEMORY_FOR_DATA, 1024) / CHUNK, 63);
     assert_int_equal(take_one(blocks, MEMORY_FOR_DATA, 1024), UINT64_MAX);
-    blocks_destroy(blocks);
+    destroy(blocks);
 }
 
 /* ---- the floor ---- */
@@ -478,7 +493,7 @@ static void the_floor_follows_the_nodes(void **state)
         for (; more; more--)
             give_one(blocks, nodes[--node_count], 1024);
     }
-    blocks_destroy(blocks);
+    destroy(blocks);
 }
 
 /* Nodes have taken all that they can use, and half of the pool is holes of 64 bytes: data gets those. */
@@ -508,7 +523,7 @@ static void holes_too_small_for_nodes_serve_data(void **state)
     /* All holes but those that have become room for nodes, and what lies beside them. */
     for (uint32_t i = holes / 2; i < holes - 2 * RUNS_LEAF; i++)
         assert_int_not_equal(take_one(blocks, MEMORY_FOR_DATA, 64), UINT64_MAX);
-    blocks_destroy(blocks);
+    destroy(blocks);
 }
 
 /* ---- idle chunks ---- */
@@ -545,7 +560,7 @@ static void idle_chunks(void **state)
     assert_int_equal(take_one(blocks, MEMORY_FOR_DATA, 32) / CHUNK, 63);
     chunk = 0;
     assert_int_equal(blocks_idle(blocks, 500, &chunk, 8), 0);
-    blocks_destroy(blocks);
+    destroy(blocks);
 }
 
 int main(void)
