@@ -176,7 +176,9 @@ uint64_t world_pool_used(struct world *world)
 
 void world_stats(const struct world *world, struct tree_stats *stats)
 {
-    *stats = (struct tree_stats){0};
+    struct world_ranges_met ranges;
+    world_ranges_met(world, &ranges);
+    *stats = (struct tree_stats){.unfinished = ranges.unfinished};
     for (unsigned i = 0; i < world->task_count; i++) {
         const struct tree_stats *one = tree_session_stats(world->tasks[i].session);
         fabric_cost_add(&stats->cost, &one->cost);

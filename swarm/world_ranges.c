@@ -333,5 +333,8 @@ void world_ranges_met(const struct world *world, struct world_ranges_met *met)
         met->fencings += stats.fencings;
         met->forwarded += stats.forwarded_lookups + stats.forwarded_exchanges;
         met->pauses += stats.pauses;
+        for (unsigned j = 0; j < WORLD_SERVES + WORLD_SERVERS; j++)
+            if (keepers->each[j].session)
+                met->unfinished += tree_session_stats(keepers->each[j].session)->unfinished;
     }
 }

@@ -58,11 +58,12 @@ static enum unmerged_end end_of(int status)
     return status ? UNMERGED_PERHAPS : UNMERGED_DONE;
 }
 
-/* The merging has ended. What it did not bring to the leaf may be nobody's by now (S3). */
+/* The merging of an entry has ended. What it did not bring to the leaf may be nobody's by now (S3). */
 static void merging_end(struct tree_session *session, struct tree *tree, const struct unmerged_merge *merge,
                         int status)
 {
     struct format_key_copy key;
+    session->stats.unfinished += status == BANYAN_EUNKNOWN;
     format_key_store(&key, merge->key); /* the table's is gone with the entry */
     if (unmerged_merged(tree_log_table(tree), session->pool.epoch, merge, end_of(status)) &&
         !merge->deleted && tree->values.released)

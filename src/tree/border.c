@@ -164,5 +164,7 @@ int tree_border_make(struct tree_session *session, struct tree *tree, const void
         if (tree_again(session, &status))
             status = TREE_ANEW;
     } while (tree_turn_again(session, tree, &turn, &status));
+    /* The leaf may be split, and no operation tells of it. */
+    session->stats.unfinished += status == BANYAN_EUNKNOWN || status == BANYAN_ENET;
     return status;
 }

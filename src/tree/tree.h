@@ -287,7 +287,9 @@ struct tree_stats {
     uint64_t cache_hits, cache_misses; /* internal nodes wanted: found in the node cache or fetched */
     uint64_t splits, unlinks, merges, handovers, snapshot_handovers;
     uint64_t unfinished; /* changes that were done, while an error left the parent's entry of their split, or
-                            the rest of their unlinking, to the next session that meets it */
+                            the rest of their unlinking, to the next session that meets it; and those of
+                            unknown outcome that no operation tells of: entries of the log that are
+                            merged, and borders that were cut short */
     uint64_t combined;   /* operations of other tasks that this one did under its lock */
 };
 /* They go on counting: copy what is to stay. */
