@@ -275,6 +275,7 @@ static void frame_judge(struct log *log, struct tree_session *session, struct lo
     for (uint32_t i = 0; i < frame->copies; i++) {
         whole &= !frame->lists[i].status;
         refused &= frame->lists[i].status == BANYAN_EFENCED;
+        frame->places[i].named = frame->copies > 1 && frame->lists[!i].status != BANYAN_EFENCED;
         log_stream_ended(&frame->places[i], frame->lists[i].status);
     }
     if (!whole && !frame->lists[0].status) {

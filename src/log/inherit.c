@@ -162,11 +162,25 @@ static void again_seal(struct again *again, uint32_t frame, uint32_t copy, struc
     *list = (struct fabric_list){.node = place->stream->node, .count = 1, .commands = write};
 }
 
+/* The lists are back, or were not posted. The last one first, so that all room can be given back. */
+static void again_ended(struct again *again, struct fabric_list *const *lists, uint32_t frames, uint32_t used,
+                        bool posted)
+{
+    for (uint32_t frame = frames; frame-- > 0;) {
+        const uint32_t copies = again->copies[frame];
+        used -= copies;
+        for (uint32_t copy = copies; copy-- > 0;) {
+            struct log_place *place = &again->places[frame][copy];
+            place->named = posted && copies > 1 && lists[used + !copy]->status != BANYAN_EFENCED;
+            log_stream_ended(place, posted ? lists[used + copy]->status : BANYAN_EFENCED);
+        }
+    }
+}
+
 /* Writes the frames that are filled: to this memory node, and the copies to others. */
 static int again_try(struct inherit *inherit, struct again *again, uint32_t frames, uint32_t node)
 {
     struct fabric_list *lists[2 * FRAMES];
-    struct log_place *places[2 * FRAMES];
     uint32_t used = 0;
     int status = 0;
     memset(again->copies, 0, sizeof again->copies);
@@ -177,7 +191,6 @@ static int again_try(struct inherit *inherit, struct again *again, uint32_t fram
             again_draw(inherit->log, &again->frames[i]);
         for (uint32_t copy = 0; copy < again->copies[i]; copy++, used++) {
             lists[used] = &again->lists[used];
-            places[used] = &again->places[i][copy];
             if (!status)
                 again_seal(again, i, copy, lists[used], &again->writes[used]);
         }
@@ -185,8 +198,7 @@ static int again_try(struct inherit *inherit, struct again *again, uint32_t fram
     const bool posted = !status;
     if (posted)
         status = pool_lists_execute(tree_session_pool(inherit->session), lists, used);
-    for (uint32_t i = used; i-- > 0;) /* the last one first, so that all room can be given back */
-        log_stream_ended(places[i], posted ? lists[i]->status : BANYAN_EFENCED);
+    again_ended(again, lists, frames, used, posted);
     return status;
 }
 

@@ -39,6 +39,7 @@ struct log_place {
     struct log_segment *segment;
     uint32_t position, bytes;
     uint32_t committed;     /* when the room was reserved */
+    bool named;             /* by the frame's other copy, which was sent: set before log_stream_ended */
     struct log_place *next; /* of the stream, in the order of positions, while it is under way */
 };
 
@@ -60,6 +61,8 @@ struct log_stream {
     uint32_t used_count, segments;
     uint64_t segment_bytes;
     struct log_place *flights, **flights_last;
+    uint32_t hole, hole_end; /* of the current segment, where frames were lost: it is covered with frames
+                                without entries before anything else is reserved; hole_end 0: none */
     uint64_t next_number;
     uint64_t told;       /* the greatest number of a segment that the memory node has told */
     bool astray;         /* an answer was lost: it may have handed out one behind that */
@@ -80,8 +83,8 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
  * copy goes; NULL: it has none. */
 void log_stream_seal(struct log_place *place, const struct log_place *other, struct format_log_frame *frame);
 /* What became of the frame's list. 0: the frame is in memory. BANYAN_ENET, BANYAN_EFENCED: nothing of it can
- * arrive any more before what is sent from now on (G6), so its room is given back. Else it may arrive at any
- * time. */
+ * arrive any more before what is sent from now on (G6), so its room is given back, or covered. Else it may
+ * arrive at any time. */
 void log_stream_ended(struct log_place *place, int status);
 /* Nothing of the frame was sent, nor will be. */
 void log_stream_unreserve(struct log_place *place);

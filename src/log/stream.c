@@ -240,14 +240,41 @@ static int stream_switch(struct log_stream *stream, struct tree_session *session
         if (stream->current)
             segment_retire(stream, stream->current);
         stream->current = segment;
+        stream->hole = stream->hole_end = 0;
     }
+    spinlock_unlock(&stream->lock);
+    return status;
+}
+
+/* Frames without entries go where frames were lost. `switching` is this task's, so the hole stays as it is.
+ */
+static int stream_cover(struct log_stream *stream, struct tree_session *session)
+{
+    spinlock_lock(&stream->lock);
+    const struct log_segment *segment = stream->current;
+    const uint32_t begin = stream->hole, length = stream->hole_end - begin;
+    spinlock_unlock(&stream->lock);
+    uint8_t *bytes = heap_allocate(&stream->log->heap, length);
+    if (!bytes)
+        return pool_fail_memory(tree_session_pool(session));
+    for (uint32_t at = 0; at < length; at += FORMAT_LOG_BLOCK) {
+        struct format_log_frame frame;
+        format_log_frame_begin(&frame, bytes + at, FORMAT_LOG_BLOCK);
+        format_log_frame_seal(&frame, segment->nonce, begin + at, 0);
+    }
+    struct fabric_command write = pool_write_command(segment->pool.address + begin, bytes, length);
+    int status = pool_execute(tree_session_pool(session), stream->node, &write, 1);
+    heap_free(&stream->log->heap, bytes);
+    spinlock_lock(&stream->lock);
+    if (!status)
+        stream->hole = stream->hole_end = 0;
     spinlock_unlock(&stream->lock);
     return status;
 }
 
 /* ---- reserving ---- */
 
-enum room { ROOM, ROOM_OPEN, ROOM_SWITCH, ROOM_WAIT };
+enum room { ROOM, ROOM_OPEN, ROOM_COVER, ROOM_SWITCH, ROOM_WAIT };
 
 /* Under the lock. */
 static enum room room_find(struct log_stream *stream, uint64_t incarnation, uint32_t bytes, bool beyond)
@@ -256,6 +283,9 @@ static enum room room_find(struct log_stream *stream, uint64_t incarnation, uint
     /* A connection was lost: the log may have been given back since. */
     if ((current || stream->spare) && stream->opened < incarnation)
         return stream->switching ? ROOM_WAIT : ROOM_OPEN;
+    /* What is written behind it, or the next segment's header, calls it complete. */
+    if (current && !current->broken && stream->hole_end)
+        return stream->switching ? ROOM_WAIT : ROOM_COVER;
     if (current && !current->broken && current->size - current->tail >= bytes)
         return ROOM;
     if (stream->switching)
@@ -299,6 +329,14 @@ static int waited_long(struct log_stream *stream, struct tree_session *session, 
                             "the log: segments that are not merged yet have all the room; reserving");
 }
 
+/* What makes room; `switching` is this task's. */
+static int room_make(struct log_stream *stream, struct tree_session *session, enum room room)
+{
+    return room == ROOM_OPEN    ? stream_open(stream, session)
+           : room == ROOM_COVER ? stream_cover(stream, session)
+                                : stream_switch(stream, session);
+}
+
 int log_stream_reserve(struct log_stream *stream, struct tree_session *session, uint32_t bytes, bool beyond,
                        struct log_place *place)
 {
@@ -317,7 +355,8 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
         } else if (room == ROOM_WAIT && !stream->switching) {
             since = full_note(stream, began);
         }
-        stream->switching |= room == ROOM_SWITCH || room == ROOM_OPEN;
+        const bool mine = room != ROOM && room != ROOM_WAIT;
+        stream->switching |= mine;
         spinlock_unlock(&stream->lock);
         if (room == ROOM) {
             const uint64_t took = task_now() - began;
@@ -328,8 +367,8 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
             }
             return 0;
         }
-        if (room == ROOM_SWITCH || room == ROOM_OPEN) {
-            status = room == ROOM_OPEN ? stream_open(stream, session) : stream_switch(stream, session);
+        if (mine) {
+            status = room_make(stream, session, room);
             spinlock_lock(&stream->lock);
             stream->switching = false;
             if (status == BANYAN_ENOSPC)
@@ -395,14 +434,31 @@ static void flight_end(struct log_stream *stream, struct log_place *place)
     place->segment->flying--;
 }
 
-/* Under the lock. The room is given back, where nothing lies behind it, and no header is being written that
- * says where this segment ends. */
-static void place_return(struct log_stream *stream, struct log_place *place)
+/* Under the lock. Room of the current segment that is to be covered. False: there is some elsewhere. */
+static bool hole_add(struct log_stream *stream, uint32_t begin, uint32_t end)
+{
+    if (!stream->hole_end)
+        stream->hole = begin;
+    else if (end == stream->hole)
+        stream->hole = begin;
+    else if (begin != stream->hole_end)
+        return false;
+    if (end > stream->hole_end)
+        stream->hole_end = end;
+    return true;
+}
+
+/* Under the lock. Nothing of the frame arrives any more. The room is given back, where nothing lies behind
+ * it, and no copy elsewhere says that it is the frame's (L8); else it is covered. But not where a header is
+ * being written that says where this segment ends. */
+static void place_return(struct log_stream *stream, const struct log_place *place)
 {
     struct log_segment *segment = place->segment;
-    if (segment == stream->current && segment->tail == place->position + place->bytes && !stream->switching)
+    const uint32_t end = place->position + place->bytes;
+    const bool open = segment == stream->current && !stream->switching;
+    if (open && segment->tail == end && !place->named)
         segment->tail = place->position;
-    else /* there is a hole now */
+    else if (!open || !hole_add(stream, place->position, end))
         segment_break(stream, segment);
 }
 

@@ -423,6 +423,81 @@ static void a_header_before_a_frame_that_has_one_copy(void **state)
     processes_close(&world);
 }
 
+/* The frame's first copy is lost; or no copy of it goes to another memory node. */
+struct lists {
+    uint16_t node; /* the first copy's */
+    bool lose, refuse;
+    unsigned met;
+};
+
+static int lists_watch(void *context, struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    struct lists *lists = context;
+    if (list->commands[0].operation != FABRIC_WRITE)
+        return wrapper_pass(endpoint, list, list->count);
+    if (lists->lose && !lists->met++) {
+        lists->node = list->node;
+        return process_cut(dead, endpoint, list, 0);
+    }
+    if (!lists->refuse || list->node == lists->node)
+        return wrapper_pass(endpoint, list, list->count);
+    lists->met++;
+    return process_refuse(dead, list);
+}
+
+static int put_failing(unsigned key, struct lists *lists)
+{
+    lists->met = 0;
+    process_hooked(dead, lists_watch, lists);
+    const int status = process_put(dead, key, value_of(key));
+    process_hooked(dead, NULL, NULL);
+    assert_true(lists->met > 0);
+    process_own_still(&world, dead);
+    return status;
+}
+
+/* One copy of a frame is lost, and the next frame of that memory node has no other copy. What the first frame
+ * names is not the room of the second one: else it would hide that this is lost. */
+static void a_frame_where_a_copy_was_lost(void **state)
+{
+    (void)state;
+    struct log_stats stats;
+    processes_open(&world, NODES, 0);
+    world.options.copies = 2;
+    dead = process_start(&world);
+    process_own(&world, dead);
+    heirs_end(&world, dead);
+    write_keys(dead, 0, MERGED);
+    process_check(dead, log_flush_all(dead->log, dead->session));
+    struct lists lists = {.lose = true};
+    assert_int_equal(put_failing(MERGED, &lists), BANYAN_EUNKNOWN);
+    lists = (struct lists){.refuse = true, .node = lists.node};
+    process_check(dead, put_failing(MERGED + 1, &lists));
+    log_stats(dead->log, &stats);
+    assert_int_equal(stats.degraded, 1);
+    watermark = stats.watermark;
+    write_keys(dead, MERGED, KEYS);
+    process_dies(&world, dead);
+    for (unsigned n = 0; n < NODES; n++)
+        (void)memory_node_release_locks(world.memory[n], (uint16_t)(dead - world.all + 1));
+    reader = process_start(&world);
+    frames_note();
+    assert_int_equal(examine().faults, 0);
+    unsigned i = 0, copies = 0;
+    while (frames[i].first != stats.sequence)
+        i++;
+    for (unsigned k = 0; k < frame_count; k++)
+        copies += frames[k].first == stats.sequence;
+    assert_int_equal(copies, 1);
+    assert_true(i < frame_count && frames[i].complete);
+    flip(somewhere(&frames[i], 0));
+    expect_lost(&frames[i].address, 1);
+    expect_refused(frames[i].address);
+    flip(somewhere(&frames[i], 0));
+    expect_served();
+    processes_close(&world);
+}
+
 /* ---- headers and control blocks ---- */
 
 static void block_damage(const struct block *block, bool erased)
@@ -489,6 +564,7 @@ int main(void)
         cmocka_unit_test(a_frame_is_lost_with_both_copies),
         cmocka_unit_test(a_frame_that_has_one_copy),
         cmocka_unit_test(a_header_before_a_frame_that_has_one_copy),
+        cmocka_unit_test(a_frame_where_a_copy_was_lost),
         cmocka_unit_test(each_block_of_one_memory_node),
         cmocka_unit_test(each_block_of_both_memory_nodes),
     };

@@ -551,6 +551,68 @@ static void room_that_comes_back(void **state)
     processes_close(&world);
 }
 
+static unsigned frames_in(struct process *process, const struct log_segment *segment, unsigned *empty)
+{
+    static uint8_t bytes[MEMORY_LOG_SEGMENT_LEAST];
+    struct format_log_segment header;
+    struct format_log_view view;
+    unsigned frames = 0;
+    pool_session_begin(tree_session_pool(process->session));
+    process_check(process, log_bytes_read(process->session, segment->pool.address, bytes, segment->tail));
+    assert_null(format_log_segment_decode(bytes, &header));
+    *empty = 0;
+    for (uint32_t at = FORMAT_LOG_BLOCK; at < segment->tail; at += view.bytes, frames++) {
+        assert_int_equal(format_log_frame_find(&header, bytes, at, &view), FORMAT_LOG_WHOLE);
+        *empty += !view.count;
+    }
+    return frames;
+}
+
+/* Room behind which another frame lies, or which another copy names, is covered before anything else is
+ * written: nothing in the segment is called complete that is not there. */
+static void room_that_is_covered(void **state)
+{
+    (void)state;
+    struct log_place lost, other, behind, next;
+    unsigned empty;
+    processes_open(&world, 1, 0);
+    struct process *first = process_start(&world);
+    for (unsigned i = 0; i < 4; i++) { /* what lies behind it is lost too, and first or last; or stays */
+        place_reserve(first, 128, &lost);
+        place_reserve(first, 64, &other);
+        other.named = i < 2;
+        if (i % 2)
+            log_stream_ended(&other, BANYAN_ENET);
+        log_stream_ended(&lost, BANYAN_ENET);
+        if (!(i % 2))
+            log_stream_ended(&other, BANYAN_ENET);
+        place_reserve(first, 64, &behind);
+        assert_ptr_equal(behind.segment, lost.segment);
+        assert_int_equal(behind.position, i < 2    ? other.position + 64
+                                          : i == 2 ? other.position
+                                                   : lost.position);
+        log_stream_unreserve(&behind);
+    }
+    /* The covering is lost as well: it is made again. */
+    place_reserve(first, 128, &lost);
+    lost.named = true;
+    log_stream_ended(&lost, BANYAN_ENET);
+    struct cut cut = {.process = first, .frames = 1};
+    process_hooked(first, cut_frame, &cut);
+    pool_session_begin(tree_session_pool(first->session));
+    assert_int_not_equal(log_stream_reserve(&first->log->streams[0], first->session, 64, true, &next), 0);
+    process_hooked(first, NULL, NULL);
+    assert_int_equal(cut.frames, 0);
+    place_reserve(first, 64, &next);
+    assert_ptr_equal(next.segment, lost.segment);
+    assert_int_equal(next.position, lost.position + 128);
+    log_stream_unreserve(&next);
+    const unsigned frames = frames_in(first, lost.segment, &empty);
+    assert_true(frames == empty && frames > 0);
+    assert_int_equal(first->log->streams[0].segments, 1);
+    processes_close(&world);
+}
+
 /* ---- what is taken over ---- */
 
 /* What a process logged when it owned the range before does not count when it owns it again. */
@@ -962,6 +1024,7 @@ static void a_merging_that_is_lost(void **state)
             assert_true(cached(first, i) != 2000 + i); /* nobody knows that the leaf has it */
         }
         assert_true(unknown > 0);
+        assert_true(tree_session_stats(first->spare)->unfinished > 0); /* no operation has told of it */
         process_own_still(&world, first);
         assert_int_equal(keys_right(first, 0, 64, 2000), 64);
         process_check(first, log_flush_all(first->log, first->spare));
@@ -1047,6 +1110,7 @@ int main(void)
         cmocka_unit_test(a_doubtful_key_in_a_log_that_is_full),
         cmocka_unit_test(a_connection_that_is_lost_again_and_again),
         cmocka_unit_test(room_that_comes_back),
+        cmocka_unit_test(room_that_is_covered),
         cmocka_unit_test(an_entry_of_an_earlier_time),
         cmocka_unit_test(a_watermark_that_one_memory_node_has),
         cmocka_unit_test(a_memory_node_that_is_away),
