@@ -5,8 +5,9 @@
  *
  * Two connections write to the owner as fast as they can until so much is not merged as is wanted; then it is
  * killed in the middle of that. They set keys, each to values that tell their number, and append tokens to
- * lists, whose keys lie in the owner's ranges. Without arguments the short form. test_log_kill ROUNDS [MIB
- * [VALUE_BYTES [COPIES]]] measures how soon all of the owner's ranges answer a write again.
+ * lists, whose keys lie in the owner's ranges. Without arguments the short form, also while the other compute
+ * node does not reach a memory node. test_log_kill ROUNDS [MIB [VALUE_BYTES [COPIES]]] measures how soon all
+ * of the owner's ranges answer a write again.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -21,6 +22,7 @@
 #include <cmocka.h>
 #include "base/random.h"
 #include "cluster/process.h"
+#include "cluster/proxy.h"
 #include "cluster/talk.h"
 
 #define SECOND       UINT64_C(1000000000)
@@ -59,6 +61,7 @@ struct writer {
 struct work {
     struct scene *scene;
     char memory[2 * NET_TEXT_MAX + 2];
+    struct proxy *proxy;         /* compute node 0 reaches memory node 1 through it; NULL: not so */
     struct process *computes[2]; /* number 1 is the one that is killed */
     redisContext *clients[2];
     const char *copies;
@@ -75,13 +78,25 @@ static struct process_result result;
 
 /* ---- the cluster ---- */
 
+/* The memory nodes as the compute node reaches them. */
+static const char *memory_of(const struct work *work, unsigned number)
+{
+    char proxied[NET_TEXT_MAX];
+    if (number || !work->proxy)
+        return work->memory;
+    const struct net_address address = proxy_address(work->proxy);
+    return text_of("%.*s,%s", (int)strcspn(work->memory, ","), work->memory,
+                   net_address_format(&address, proxied));
+}
+
 static void compute_start(struct work *work, unsigned number, bool first)
 {
     static const char *const names[] = {"compute-0", "compute-1"};
-    const char *const *arguments = ARGUMENTS(
-        "compute", "--memory", work->memory, "--listen",
-        text_of("unix:%s", scene_path(work->scene, "c%u.sock", number)), "--threads", "1", "--lease", "20000",
-        "--read-lease", "40", "--log", "auto", "--log-copies", work->copies, first ? "--format" : NULL);
+    const char *const *arguments =
+        ARGUMENTS("compute", "--memory", memory_of(work, number), "--listen",
+                  text_of("unix:%s", scene_path(work->scene, "c%u.sock", number)), "--threads", "1",
+                  "--lease", "20000", "--timeout", work->proxy ? "2000" : "5000", "--read-lease", "40",
+                  "--log", "auto", "--log-copies", work->copies, first ? "--format" : NULL);
     if (work->computes[number])
         process_restart(work->scene, work->computes[number], arguments);
     else
@@ -389,6 +404,16 @@ static void ranges_await(struct work *work, const uint64_t *ids, uint32_t count)
     }
 }
 
+static bool memory_lost(void *context)
+{
+    const struct work *work = context;
+    redisReply *reply = redisCommand(work->clients[0], "INFO");
+    assert_non_null(reply);
+    const bool lost = strstr(reply->str, "\nmemory_node1:connected=0");
+    freeReplyObject(reply);
+    return lost;
+}
+
 struct times {
     uint64_t answered, unmerged, inherited;
 };
@@ -401,7 +426,13 @@ static void round_run(struct work *work, struct times *times)
     writers_start(work);
     const uint32_t count = one_of_each(work, ids);
     unmerged_await(work);
+    if (work->proxy)
+        proxy_hold(work->proxy, true);
     process_signal(work->computes[1], SIGKILL);
+    if (work->proxy) {
+        wait_until(memory_lost, work, "the other compute node to lose a memory node");
+        proxy_hold(work->proxy, false);
+    }
     const uint64_t begun = now_ns();
     ranges_await(work, ids, count);
     times->answered = now_ns() - begun;
@@ -422,7 +453,7 @@ static void round_run(struct work *work, struct times *times)
 }
 
 static void work_open(struct work *work, struct scene *scene, uint64_t wanted, uint32_t value_bytes,
-                      const char *copies)
+                      const char *copies, bool proxied)
 {
     static const char *const names[] = {"memory-0", "memory-1"};
     char key[KEY_BYTES + 1];
@@ -433,6 +464,9 @@ static void work_open(struct work *work, struct scene *scene, uint64_t wanted, u
             ARGUMENTS("memory", "--listen", "127.0.0.1:0", "--size", "2G", "--log-bytes", "256M"));
         snprintf(work->memory + strlen(work->memory), sizeof work->memory - strlen(work->memory), "%s%s",
                  i ? "," : "", address_text(memory, 0));
+        const struct net_address address = process_address(memory, 0);
+        if (i && proxied)
+            work->proxy = proxy_start(&address);
     }
     work->known_count = (uint32_t)(5 * wanted / (KEY_BYTES + value_bytes));
     work->known = calloc(work->known_count, sizeof *work->known);
@@ -454,6 +488,9 @@ static void work_open(struct work *work, struct scene *scene, uint64_t wanted, u
 
 static void work_close(struct work *work)
 {
+    for (unsigned i = 0; i < 2 && work->proxy; i++) /* before the way of one of them ends */
+        assert_int_equal(process_stop(work->computes[i]), 0);
+    proxy_stop(work->proxy);
     for (unsigned i = 0; i < 2; i++)
         redisFree(work->clients[i]);
     for (unsigned c = 0; c < CONNECTIONS; c++)
@@ -466,8 +503,20 @@ static void kill_with_unmerged(void **state)
 {
     static struct work work;
     struct times times;
-    work_open(&work, *state, UINT64_C(4) << 20, 1000, "1");
+    work_open(&work, *state, UINT64_C(4) << 20, 1000, "1", false);
     for (work.round = 1; work.round <= 3; work.round++)
+        round_run(&work, &times);
+    work_close(&work);
+}
+
+/* The owner dies while the other compute node does not reach a memory node, which has part of the dead one's
+ * log: when it is there again all ranges answer, and nothing is lost. */
+static void kill_while_a_memory_node_is_away(void **state)
+{
+    static struct work work;
+    struct times times;
+    work_open(&work, *state, UINT64_C(1) << 20, 1000, "1", true);
+    for (work.round = 1; work.round <= 2; work.round++)
         round_run(&work, &times);
     work_close(&work);
 }
@@ -493,7 +542,7 @@ static int measure(unsigned rounds, uint64_t mib, uint32_t value_bytes, const ch
         return 2;
     }
     scene_open(&scene);
-    work_open(&work, &scene, mib << 20, value_bytes, copies);
+    work_open(&work, &scene, mib << 20, value_bytes, copies, false);
     for (work.round = 1; work.round <= rounds; work.round++) {
         round_run(&work, &times);
         answered[work.round - 1] = times.answered;
@@ -520,6 +569,7 @@ int main(int count, char **arguments)
             count > 3 ? (uint32_t)strtoul(arguments[3], NULL, 10) : 1024, count > 4 ? arguments[4] : "1");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(kill_with_unmerged, scene_set_up, scene_tear_down),
+        cmocka_unit_test_setup_teardown(kill_while_a_memory_node_is_away, scene_set_up, scene_tear_down),
     };
     return cmocka_run_group_tests_name("log_kill", tests, NULL, NULL);
 }
