@@ -108,8 +108,10 @@ static int enter(struct memory_board *board, const struct memory_board_process *
         return status;
     if (request->version > member->adopted)
         set(board, &member->adopted, request->version);
-    keep_word(&board->keep->board_list, (const uint64_t *)(const void *)&member->willing); /* and `logs` */
+    keep_word(&board->keep->board_list,
+              (const uint64_t *)(const void *)&member->willing); /* and what is behind it */
     member->willing = request->willing != 0;
+    member->overdue = request->overdue != 0;
     member->logs = request->logs;
     set(board, &board->keep->board->entries, board->keep->board->entries + 1);
     set(board, &member->serial, board->keep->board->entries);

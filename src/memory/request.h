@@ -158,7 +158,7 @@ struct memory_evacuate_reply {
  *
  *  LOOK     only the reply.
  *  ENTER    the caller is a member from now on, and has adopted `version`; a member's number only grows.
- *           What it says of itself (`willing`, `logs`) replaces what it said before.
+ *           What it says of itself (`willing`, `overdue`, `logs`) replaces what it said before.
  *           BANYAN_ENOSPC: there are MEMORY_BOARD_MEMBERS_MAX of them.
  *  LEAVE    it is none any more.
  *  LOCK     takes the lock if it is free, or the caller's already; `grant` of the reply is 0 if it is
@@ -192,7 +192,8 @@ struct memory_board_request {
     uint64_t grant;                      /* CLEAN, PUBLISH, UNLOCK */
     uint64_t version;                    /* ENTER, PUBLISH */
     uint64_t serial;                     /* CLEAN: the member's, as it was before the fencing began */
-    uint32_t willing;                    /* ENTER: 1 if the process wants ranges */
+    uint16_t willing;                    /* ENTER: 1 if the process wants ranges */
+    uint16_t overdue;                    /* ENTER: 1 if it can adopt nothing later before it was fenced */
     uint32_t logs;                       /* ENTER: enum memory_board_log */
     struct memory_board_process process; /* CLEAN */
 };
@@ -207,8 +208,9 @@ struct memory_board_members {
     uint64_t version;
     struct memory_board_member {
         struct memory_board_process process;
-        uint64_t adopted, serial;         /* each ENTER has a serial number of its own */
-        uint32_t willing, logs;           /* as it entered with them */
+        uint64_t adopted, serial;  /* each ENTER has a serial number of its own */
+        uint16_t willing, overdue; /* as it entered with them */
+        uint32_t logs;
     } members[MEMORY_BOARD_MEMBERS_PAGE]; /* only `count` of them are sent */
 };
 /*

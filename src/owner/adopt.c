@@ -25,6 +25,7 @@ static int report(struct owner *owner, struct tree_session *session, uint64_t ve
     struct memory_board_request request = {.kind = MEMORY_BOARD_ENTER,
                                            .version = version,
                                            .willing = owner_willing(owner),
+                                           .overdue = owner->overdue,
                                            .logs = !owner->log          ? MEMORY_BOARD_NO_LOG
                                                    : owner->options.log ? MEMORY_BOARD_LOGS
                                                                         : MEMORY_BOARD_INHERITS};
@@ -152,13 +153,24 @@ static int adopt(struct owner *owner, struct tree_session *session, struct owner
     return 0;
 }
 
+/* What this process was to merge before it adopts the map, it cannot merge any more: who waits for it need
+ * not wait longer. Fails with `status`. */
+static int give_up(struct owner *owner, struct tree_session *session, int status)
+{
+    struct pool_session *pool = tree_session_pool(session);
+    const struct error first = pool->error;              /* of `status` */
+    (void)report(owner, session, owner_reported(owner)); /* else it waits for adopt_ns */
+    pool->error = first;
+    return status;
+}
+
 /* One attempt; *again: a connection was lost meanwhile. */
 static int refresh(struct owner *owner, struct tree_session *session, bool *again)
 {
     struct owner_map map = {0};
     const uint64_t incarnation = fabric_incarnation(owner->fabric);
     int status = 0;
-    *again = false;
+    *again = owner->overdue = false;
     /* Before the fetch: from here on transfers from shared wait for this process. */
     if (owner->entered != incarnation)
         status = report(owner, session, owner_reported(owner));
@@ -171,6 +183,8 @@ static int refresh(struct owner *owner, struct tree_session *session, bool *agai
     else if (!status)
         status = adopt(owner, session, &map);
     owner_map_free(&map);
+    if (owner->overdue)
+        return give_up(owner, session, status);
     if (status || *again)
         return status;
     fabric_lease_resume(owner->fabric, incarnation);

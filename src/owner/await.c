@@ -2,9 +2,9 @@
  * await.c - step 2 of a transfer: everyone who loses a right has adopted the version that takes it away, or
  * is fenced at every memory node and has no read lease any more (G8).
  *
- * A process that is connected to the home node gets `adopt_ns` to adopt; one that is not is fenced at once. A
- * process that is fenced may come back while this goes on: then it has fetched the map since, which says
- * "moving", and reports what it has adopted.
+ * A process that is connected to the home node gets `adopt_ns` to adopt; one that is not, or that says that
+ * it cannot adopt, is fenced at once. A process that is fenced may come back while this goes on: then it has
+ * fetched the map since, which says "moving", and reports what it has adopted.
  */
 #include "owner/await.h"
 
@@ -155,7 +155,8 @@ static int look_at(struct losers *losers, struct loser *loser, const struct owne
         loser->done = loser->adopted = true;
         return 0;
     }
-    const bool late = task_now() - losers->since >= transfer->owner->options.adopt_ns;
+    const bool late =
+        (member && member->overdue) || task_now() - losers->since >= transfer->owner->options.adopt_ns;
     if (losers->cannot_fence || (alive && !late && !loser->fenced))
         return 0;
     if (!loser->fenced) {

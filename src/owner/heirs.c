@@ -196,6 +196,7 @@ static int flush(struct adopting *adopting, const struct format_range *range, co
     pool->pinned = adopting->before->incarnation ? adopting->before->incarnation : owner->copy.incarnation;
     int status = owner->log->flush(owner->log_context, adopting->session, index->tree,
                                    format_key_of(&piece.lower), bound_of(&piece, &upper));
+    owner->overdue = status && pool->pinned != fabric_incarnation(owner->fabric);
     pool->pinned = 0;
     return status ? status : list_add(owner, adopting->session, &owner->flushed, &piece);
 }

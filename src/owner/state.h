@@ -69,6 +69,7 @@ struct owner {
     struct owner_map
         tried;        /* as it was installed last, where adopting it then failed; else without entries */
     uint64_t entered; /* incarnation in which this process said that it is a member; 0: never */
+    bool overdue;     /* what it was to merge when it adopted last, it cannot merge any more */
     /* atomic, written under `adopting`: */
     uint64_t reported;      /* version that the board knows it has adopted */
     uint64_t adopted;       /* version of `copy` */

@@ -307,7 +307,8 @@ static uint32_t do_board(struct memory_node *node, struct random *random, enum k
     other =
         kept->orphan.instance != 0 ? kept->orphan.compute_id : (uint16_t)(1 + random_below(random, KEPT_IDS));
     request.process = (struct memory_board_process){.instance = instance_of(other), .compute_id = other};
-    request.willing = (uint32_t)random_below(random, 2);
+    request.willing = (uint16_t)random_below(random, 2);
+    request.overdue = (uint16_t)random_below(random, 2);
     request.logs = (uint32_t)random_below(random, 3);
     assert_int_equal(members(node, &told), 0);
     for (uint32_t i = 0; i < told.count; i++)

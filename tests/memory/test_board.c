@@ -173,7 +173,7 @@ static void test_orphan(void **state)
     memory_node_destroy(node);
 }
 
-static void enter(struct memory_node *node, uint16_t id, uint64_t version, uint32_t willing, int wanted)
+static void enter(struct memory_node *node, uint16_t id, uint64_t version, uint16_t willing, int wanted)
 {
     struct memory_board_reply reply;
     struct memory_board_request request = {

@@ -183,6 +183,15 @@ static void hear_of_the_move(struct stage *stage, uint64_t version)
     merging.status = owner_refresh(merging.loser->owner, merging.loser->second, version);
 }
 
+/* So that nobody waits for long in vain. */
+static void not_for_ever(struct actor *actor, const struct memory_board_request *request)
+{
+    static unsigned asked;
+    asked = request->kind == MEMORY_BOARD_MEMBERS ? asked + 1 : 0;
+    if (asked == 1000)
+        fail_msg("%u looks at an owner that cannot merge", asked);
+}
+
 /* A range that is to be shared is merged by its owner. One that lost its connections may have been fenced for
  * the range, so it must not touch the leaves any more: then another inherits. */
 static void what_is_merged_late_is_refused(void **state)
@@ -198,9 +207,12 @@ static void what_is_merged_late_is_refused(void **state)
     assert_int_equal(merging.flushed, 1);
     good(a, stage_move(a, 1, a));
     stage.notified = hear_of_the_move;
+    stage.before_call = not_for_ever;
     stage.deaf = STAGE_BIT(A);
+    b->owner->options.adopt_ns = UINT64_MAX / 2; /* it is not waited for: it says that it cannot */
     good(b, stage_move(b, 1, NULL));
     stage.notified = NULL;
+    stage.before_call = NULL;
     assert_int_equal(merging.status, BANYAN_EFENCED);
     assert_int_equal(merging.refused, 1);
     assert_int_equal(merging.flushed, 1);
