@@ -116,6 +116,9 @@ static void print_text(const struct audit_report *report)
            report->internals, report->values_record, report->expired ? ", some of them expired" : "");
     printf("memory: %" PRIu64 " blocks (%" PRIu64 " bytes) in use\n", report->blocks_used,
            report->bytes_used);
+    if (report->memory_nodes_kept > 0)
+        printf("durability: process: the pools of %u of %u memory nodes lie in files\n",
+               report->memory_nodes_kept, report->memory_nodes);
     if (report->map)
         printf("ownership: %" PRIu64 " ranges in the map\n", report->map_entries);
     if (report->marked || report->dead || report->frozen || report->missing_parents)

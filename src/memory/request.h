@@ -109,6 +109,8 @@ struct memory_status_reply {
     /* of owners' logs (LOG) */
     uint64_t log_processes, log_segments, log_bytes; /* with a log here; of their segments */
     uint64_t log_bytes_max;                          /* that all segments together may have */
+    uint64_t kept; /* 1: the pool lies in a file, so that what it holds outlives the process (level process of
+                      durability); 0: it does not */
 };
 /* Which blocks are handed out, for `banyan check`: the bits of granules of MEMORY_BLOCK_MIN bytes. */
 struct memory_usage_request {

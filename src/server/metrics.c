@@ -356,6 +356,7 @@ void metrics_memory(void *context, FILE *out)
             status.chunks_emptied_total);
     counter(out, "banyan_memory_chunks_returned_total", "Chunks given back to the system.",
             status.chunks_returned_total);
+    gauge(out, "banyan_memory_kept", "1 if the pool lies in a file that outlives the process.", status.kept);
     gauge(out, "banyan_memory_log_bytes", "Bytes of segments of owners' logs.", status.log_bytes);
     gauge(out, "banyan_memory_log_bytes_max", "Bytes that they may have together.", status.log_bytes_max);
     gauge(out, "banyan_memory_log_segments", "Segments of owners' logs.", status.log_segments);

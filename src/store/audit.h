@@ -13,6 +13,7 @@
 
 struct audit_report {
     uint64_t indexes, entries, leaves, internals, values_record, expired; /* without the map of ranges */
+    uint32_t memory_nodes, memory_nodes_kept; /* all; those whose pool lies in a file (durability.md) */
     bool map;             /* there is a map of ranges (src/owner/), and it was walked like an index */
     uint64_t map_entries; /* of it */
     uint64_t dead, marked, frozen, missing_parents; /* unfinished work of compute nodes that died: legal,

@@ -83,6 +83,7 @@ static int load_node(struct audit *audit, uint16_t node, struct memory_usage_rep
     int status = ask_status(audit, node, &status_reply);
     if (status)
         return status;
+    audit->report->memory_nodes_kept += status_reply.kept != 0;
     audit->nodes[node].moves = status_reply.allocations_total + status_reply.frees_total;
     return load_blocks(audit, node, reply);
 }
@@ -93,6 +94,8 @@ int audit_load(struct audit *audit)
     audit->nodes = calloc(audit->node_count, sizeof *audit->nodes);
     int status = reply && audit->nodes ? 0 : audit_fail_memory(audit);
     audit_progress(audit, "asking the memory nodes");
+    audit->report->memory_nodes = audit->node_count;
+    audit->report->memory_nodes_kept = 0;
     for (uint16_t node = 0; !status && node < audit->node_count; node++)
         status = load_node(audit, node, reply);
     free(reply);

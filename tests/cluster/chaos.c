@@ -20,7 +20,8 @@ const struct chaos_variant chaos_variants[] = {
     {"stop-tcp", CHAOS_TCP, CHAOS_STOP},   {"stop-mapped", CHAOS_MAPPED, CHAOS_STOP},
     {"stop-both", CHAOS_BOTH, CHAOS_STOP}, {"cut", CHAOS_TCP, CHAOS_CUT},
     {"hold", CHAOS_TCP, CHAOS_HOLD},       {"slow", CHAOS_TCP, CHAOS_SLOW},
-    {"shape", CHAOS_TCP, CHAOS_SHAPE},     {NULL, CHAOS_TCP, CHAOS_KILL},
+    {"shape", CHAOS_TCP, CHAOS_SHAPE},     {"restart", CHAOS_TCP, CHAOS_RESTART},
+    {NULL, CHAOS_TCP, CHAOS_KILL},
 };
 const struct chaos_variant chaos_variants_rdma[] = {
     {"kill-rdma", CHAOS_RDMA, CHAOS_KILL}, {"stop-rdma", CHAOS_RDMA, CHAOS_STOP},
@@ -109,6 +110,20 @@ static void start_memories_rdma(struct chaos *chaos)
                                                      chaos->secret_file, "--http", "127.0.0.1:0"));
 }
 
+static const char *pool_file(struct chaos *chaos, unsigned node)
+{
+    return scene_path(&chaos->scene, "m%u.pool", node);
+}
+
+static void start_memories_kept(struct chaos *chaos)
+{
+    for (unsigned i = 0; i < MEMORY_NODES; i++)
+        chaos->memories[i] =
+            process_start(&chaos->scene, memory_names[i],
+                          ARGUMENTS("memory", "--listen", "127.0.0.1:0", "--size", "256M", "--pool-file",
+                                    pool_file(chaos, i), "--http", "127.0.0.1:0"));
+}
+
 static void start_memories(struct chaos *chaos)
 {
     for (unsigned i = 0; i < MEMORY_NODES; i++)
@@ -178,6 +193,8 @@ static void start_cluster(struct chaos *chaos)
 {
     if (chaos->options->variant->reach == CHAOS_RDMA)
         start_memories_rdma(chaos);
+    else if (chaos->options->variant->deed == CHAOS_RESTART)
+        start_memories_kept(chaos);
     else
         start_memories(chaos);
     for (unsigned i = 0; i < COMPUTES && proxied(chaos); i++)
@@ -266,6 +283,22 @@ static void kill_one(struct chaos *chaos)
     start_compute(chaos, 0, false);
 }
 
+/* In the same place, with what its file has. Compute nodes come back by themselves. */
+static void restart_memory(struct chaos *chaos)
+{
+    unsigned node = (unsigned)random_below(&chaos->random, MEMORY_NODES);
+    struct net_address address = process_address(chaos->memories[node], 0);
+    if (random_chance(&chaos->random, 0.8))
+        process_kill(chaos->memories[node]);
+    else if (process_stop(chaos->memories[node]))
+        fail_hard("memory node %u ended with %d after SIGTERM", node, chaos->memories[node]->code);
+    process_restart(&chaos->scene, chaos->memories[node],
+                    ARGUMENTS("memory", "--listen", text_of("127.0.0.1:%u", (unsigned)address.port),
+                              "--pool-file", pool_file(chaos, node), "--http", "127.0.0.1:0"));
+    struct fencing back = {.chaos = chaos, .node = {true, true}};
+    wait_until(all_there, &back, "compute nodes to be connected to a memory node that was started again");
+}
+
 static bool must_be_killed(const struct chaos *chaos)
 {
     enum chaos_reach reach = chaos->options->variant->reach;
@@ -341,8 +374,9 @@ static void shape_some(struct chaos *chaos)
 static void do_deed(struct chaos *chaos)
 {
     static void (*const deeds[])(struct chaos *) = {
-        [CHAOS_KILL] = kill_one,  [CHAOS_STOP] = stop_one,  [CHAOS_CUT] = cut_some,
-        [CHAOS_HOLD] = hold_some, [CHAOS_SLOW] = slow_some, [CHAOS_SHAPE] = shape_some,
+        [CHAOS_KILL] = kill_one,    [CHAOS_STOP] = stop_one,  [CHAOS_RESTART] = restart_memory,
+        [CHAOS_CUT] = cut_some,     [CHAOS_HOLD] = hold_some, [CHAOS_SLOW] = slow_some,
+        [CHAOS_SHAPE] = shape_some,
     };
     deeds[chaos->options->variant->deed](chaos);
 }
@@ -356,12 +390,14 @@ static void note_stall(struct chaos *chaos)
     if (figures.longest_ns > chaos->result->longest_ns)
         chaos->result->longest_ns = figures.longest_ns;
     /* What it had forwarded to the other, as the owner of the key's range, may be of unknown outcome. */
-    if (chaos->options->variant->deed != CHAOS_CUT && figures.refused + figures.disconnected)
+    const bool both = chaos->options->variant->deed == CHAOS_CUT ||
+                      chaos->options->variant->deed == CHAOS_RESTART; /* it may be done to the survivor too */
+    if (!both && figures.refused + figures.disconnected)
         fail_hard("deed %u, seed %" PRIu64 ": nothing was done to the survivor, but %" PRIu64
                   " of its commands were refused, %" PRIu64 " connections lost; %s",
                   chaos->round, chaos->options->seed, figures.refused, figures.disconnected, figures.refusal);
-    if (chaos->options->variant->deed == CHAOS_CUT || figures.longest_ns <= chaos->options->stall_max_ns)
-        return; /* a cut may be of the survivor's connections */
+    if (both || figures.longest_ns <= chaos->options->stall_max_ns)
+        return;
     fail_hard("deed %u: the survivor needed %.1f ms for %s; at most %.1f ms are allowed", chaos->round,
               (double)figures.longest_ns / 1e6, figures.longest, (double)chaos->options->stall_max_ns / 1e6);
 }

@@ -13,13 +13,15 @@
 struct load_kind;
 enum chaos_reach { CHAOS_TCP, CHAOS_MAPPED, CHAOS_BOTH, CHAOS_COPY, CHAOS_RDMA };
 enum chaos_deed {
-    CHAOS_KILL,  /* SIGKILL and start again */
-    CHAOS_STOP,  /* SIGSTOP until it is fenced, then SIGCONT */
-    CHAOS_CUT,   /* its connections, or the other's, to one memory node are cut */
-    CHAOS_HOLD,  /* its bytes are held back until it is fenced, then delivered */
-    CHAOS_SLOW,  /* its bytes arrive late, and it is killed meanwhile */
-    CHAOS_SHAPE, /* everybody's bytes trickle in small pieces or at a low rate; sometimes it is killed
-                    meanwhile */
+    CHAOS_KILL,    /* SIGKILL and start again */
+    CHAOS_STOP,    /* SIGSTOP until it is fenced, then SIGCONT */
+    CHAOS_RESTART, /* a memory node, whose pool lies in a file: SIGKILL, or sometimes SIGTERM, and start again
+                    */
+    CHAOS_CUT,     /* its connections, or the other's, to one memory node are cut */
+    CHAOS_HOLD,    /* its bytes are held back until it is fenced, then delivered */
+    CHAOS_SLOW,    /* its bytes arrive late, and it is killed meanwhile */
+    CHAOS_SHAPE,   /* everybody's bytes trickle in small pieces or at a low rate; sometimes it is killed
+                      meanwhile */
 };
 struct chaos_variant {
     const char *name;

@@ -63,7 +63,7 @@ static void test_variant(void **state)
 }
 
 /* With owners' logs: the rest runs in scripts/soak. */
-static const char *const logged_names[] = {"kill-tcp+log", "stop-tcp+log", "cut+log"};
+static const char *const logged_names[] = {"kill-tcp+log", "stop-tcp+log", "cut+log", "restart+log"};
 
 static void test_variant_logged(void **state)
 {

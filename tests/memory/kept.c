@@ -21,9 +21,10 @@
 
 static char directory[256];
 
-void kept_begin(void)
+void kept_begin(const char *where)
 {
-    const char *where = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    if (where == NULL)
+        where = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     snprintf(directory, sizeof directory, "%s/banyan-kept-XXXXXX", where);
     assert_non_null(mkdtemp(directory));
 }
@@ -50,13 +51,16 @@ void kept_end(void)
     rmdir(directory);
 }
 
+bool kept_unformatted;
+
 struct memory_node *kept_try(const char *name, struct error *error)
 {
     struct memory_options options = {.pool_bytes = KEPT_POOL,
                                      .chunk_bytes = KEPT_CHUNK,
                                      .lock_bytes = KEPT_LOCKS,
                                      .log_bytes = MEMORY_LOG_BYTES_LEAST,
-                                     .pool_file = kept_path(name)};
+                                     .pool_file = kept_path(name),
+                                     .unformatted = kept_unformatted};
     struct memory_node *node = NULL;
     int status = memory_node_create(&node, &options, error);
     assert_true(status == 0 ? node != NULL : node == NULL && error->code == status);
@@ -200,6 +204,7 @@ uint32_t kept_digest(struct memory_node *node)
     if (status.cluster_id == 0)
         return digest.sum;
     memory_node_each_used(node, add_block, &digest);
+    add(&digest, node->keep.nodes, node->keep.layout.granules / 8); /* which of them may be moved */
     assert_int_equal(board(node, 1, (struct memory_board_request){.kind = MEMORY_BOARD_LOOK}, &reply), 0);
     add(&digest, &reply, sizeof reply);
     assert_int_equal(members(node, &told), 0);
@@ -336,7 +341,7 @@ static uint32_t do_daemon(struct memory_node *node, struct random *random)
 uint32_t kept_do(struct memory_node *node, struct random *random, enum kept_deed deed)
 {
     /* Each as often as its weight; blocks change most. */
-    static const uint8_t weights[KEPT_ANY] = {8, 5, 3, 2, 4, 2, 1, 2, 1, 1, 2, 1, 1};
+    static const uint8_t weights[KEPT_FORMAT] = {8, 5, 3, 2, 4, 2, 1, 2, 1, 1, 2, 1, 1};
     struct error error = {0};
     if (deed == KEPT_ANY) {
         uint64_t draw = random_below(random, 33);

@@ -13,11 +13,14 @@
 #define KEPT_POOL   (MEMORY_FIRST_CHUNK(KEPT_LOCKS) + KEPT_CHUNKS * KEPT_CHUNK)
 #define KEPT_IDS    4u /* compute nodes 1 to 4 */
 
-/* A new directory, which kept_end removes with what is in it; paths in it. */
-void kept_begin(void);
+/* A new directory, in /dev/shm unless `where` names another place, which kept_end removes with what is in it;
+ * paths in it. */
+void kept_begin(const char *where);
 void kept_end(void);
 const char *kept_path(const char *name);
 
+/* Set: a node that belongs to no cluster stays so. Else it is formatted when it is opened. */
+extern bool kept_unformatted;
 /* NULL, with the error, if it cannot be opened. */
 struct memory_node *kept_try(const char *name, struct error *error);
 /* The test fails if it cannot. */
@@ -43,7 +46,7 @@ enum kept_deed {
     KEPT_DAEMON,
     KEPT_FORMAT, /* never drawn: it must be asked for */
     KEPT_DEEDS,
-    KEPT_ANY = KEPT_FORMAT,
+    KEPT_ANY = KEPT_DEEDS,
 };
 /* Called right before the next call of a node, once. */
 extern void (*kept_before_call)(void);

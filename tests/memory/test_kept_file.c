@@ -27,7 +27,7 @@
 static int setup(void **state)
 {
     (void)state;
-    kept_begin();
+    kept_begin(NULL);
     log_set_level(LOG_ERROR);
     return 0;
 }
@@ -147,6 +147,7 @@ static void lives_and_formats_go_on(void **state)
             kept_do(node, &random, KEPT_ANY);
         if (life % 10 == 9) {
             uint64_t instance = memory_node_instance(node);
+            memset(memory_node_target(node)->pool + 100000, 9, 300000);
             kept_do(node, &random, KEPT_FORMAT);
             assert_true(memory_node_instance(node) == instance);
             for (uint64_t i = 4096; i < KEPT_POOL; i++)

@@ -32,11 +32,15 @@ static struct net_address stream_address(bool rdma)
     return address;
 }
 
+static uint16_t number = SITE_NODE; /* of the last site */
+
 int site_open(struct site *site, const struct site_options *options)
 {
     static unsigned serial;
     struct error error = {0};
-    struct memory_options pool = {.node = SITE_NODE,
+    number = options->home ? 0 : SITE_NODE;
+    struct memory_options pool = {.node = number,
+                                  .pool_file = options->pool_file,
                                   .pool_bytes = SITE_POOL,
                                   .chunk_bytes = 64u << 10,
                                   .lock_bytes = SITE_LOCKS,
@@ -146,7 +150,7 @@ void site_wait_lock(struct site *site, unsigned word, uint16_t id)
 
 gaddr site_address(uint64_t offset)
 {
-    return gaddr_make(SITE_NODE, offset);
+    return gaddr_make(number, offset);
 }
 
 /* ---- bytes ---- */
@@ -371,7 +375,7 @@ void client_control(struct client *client, const struct net_address *address, ui
     hello.lease_ms = lease_ms;
     good_hello(client, &hello);
     assert_int_not_equal(client->welcome.compute_id, 0);
-    assert_int_equal(client->welcome.node, SITE_NODE);
+    assert_int_equal(client->welcome.node, number);
 }
 
 void client_data(struct client *client, const struct net_address *address, const struct client *control)

@@ -19,7 +19,9 @@ struct site {
 struct site_options {
     int engine;
     bool shared, unformatted, busy_poll;
-    bool rdma; /* its memory through the NIC of the address in BANYAN_RDMA_ADDRESS */
+    bool home;             /* it is memory node 0, not SITE_NODE */
+    const char *pool_file; /* NULL: none */
+    bool rdma;             /* its memory through the NIC of the address in BANYAN_RDMA_ADDRESS */
     const char *secret;
     struct net_tls *tls;
     uint32_t lease_ms_min, connections_max;

@@ -209,10 +209,10 @@ static void section_banyan(struct figures *f)
         text_add(&f->text,
                  "memory_node%u:connected=%d,pool_bytes=%" PRIu64 ",used_bytes=%" PRIu64
                  ",compute_nodes=%" PRIu64 ",fenced=%" PRIu64 ",rdma=%d,queue_pairs=%" PRIu64
-                 ",log_bytes=%" PRIu64 ",log_segments=%" PRIu64 "\r\n",
+                 ",log_bytes=%" PRIu64 ",log_segments=%" PRIu64 ",durability=%s\r\n",
                  i, state.connected, status.pool_bytes, status.bytes_used, status.compute_nodes,
                  status.fenced_total, status.nic != 0, status.nic_queues, status.log_bytes,
-                 status.log_segments);
+                 status.log_segments, status.kept ? "process" : "memory");
     }
 }
 
