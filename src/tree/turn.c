@@ -121,7 +121,8 @@ static bool would_wait(const struct tree_session *session, int status)
 static bool turn_take(struct tree_session *session, struct tree *tree, struct tree_turn *turn,
                       struct fabric_process owner, int *status)
 {
-    if (waits_for_nothing(session) && would_wait(session, *status)) {
+    const bool waits = !waits_for_nothing(session);
+    if (!waits && would_wait(session, *status)) {
         *status = tree_not_owned(session, tree);
         return false;
     }
@@ -137,8 +138,8 @@ static bool turn_take(struct tree_session *session, struct tree *tree, struct tr
         return pause_again(session, tree, status);
     case BANYAN_EUNKNOWN: /* it may have taken effect, and would take effect twice */
         return false;
-    default:
-        return tree_lapsed(session) && pause_again(session, tree, status);
+    default: /* The lease was looked at already where nothing is waited for: it may have lapsed since. */
+        return waits && tree_lapsed(session) && pause_again(session, tree, status);
     }
 }
 

@@ -702,12 +702,16 @@ static void batches_outlive_what_they_wait_for(void **state)
 static struct lapse {
     struct rig *rig;
     bool lapsed, empty; /* empty: B deletes the key, else B puts it */
+    unsigned alive;     /* so many looks find it alive before it has lapsed */
     unsigned pauses;
 } lapse; /* the hooks' context is the way */
 
 static bool lease_alive(const struct fabric *fabric)
 {
-    return !lapse.lapsed;
+    if (!lapse.alive)
+        return !lapse.lapsed;
+    lapse.alive--;
+    return true;
 }
 
 static struct fabric_process lease_self(const struct fabric *fabric)
@@ -759,6 +763,43 @@ static void answers_of_lapsed_tries_are_forgotten(void **state)
         lapse.lapsed = false;
         assert_int_equal(get(&rig, C, 5), empty ? 3 : BANYAN_ENOTFOUND);
     }
+    side->fabric->ops = plain;
+    rig_close(&rig, NULL);
+}
+
+/* Who adopts a map waits for what is bound to an incarnation, and for mergings: these pause for no lease,
+ * also where it lapses between two looks. */
+static void what_waits_for_nothing_does_not_pause(void **state)
+{
+    static const struct fabric_peer_ops peers = {.self = lease_self, .lease_alive = lease_alive};
+    struct rig rig;
+    rig_open(&rig);
+    struct side *side = &rig.sides[A];
+    const struct fabric_ops *const plain = side->fabric->ops;
+    struct fabric_ops ops = *plain;
+    struct tree_forward forward = owners_forward;
+    ops.peers = &peers;
+    side->fabric->ops = &ops;
+    forward.pause = lose_the_range;
+    tree_compute_set_forward(side->compute, &forward, &rig.ways[A]);
+    lapse = (struct lapse){.rig = &rig};
+    adopt_all(&rig, (const struct part[]){{0, A}}, 1);
+    assert_int_equal(put(&rig, A, 5, 1), 0);
+    tree_session_pool(side->session)->pinned = fabric_incarnation(side->fabric);
+    assert_true(tree_session_pool(side->session)->pinned > 0);
+    lapse.lapsed = true;
+    unsigned looked = 0;
+    for (unsigned i = 0; i < 1000 && !looked; i++) { /* until the leaf is in the cache */
+        lapse.alive = 1;
+        assert_int_equal(get(&rig, A, 5), 1);
+        looked = !lapse.alive;
+    }
+    assert_true(looked);
+    lapse.alive = 0;
+    assert_int_equal(get(&rig, A, 5), BANYAN_EFENCED);
+    assert_int_equal(lapse.pauses, 0);
+    tree_session_pool(side->session)->pinned = 0;
+    lapse.lapsed = false;
     side->fabric->ops = plain;
     rig_close(&rig, NULL);
 }
@@ -1531,6 +1572,7 @@ int main(void)
         cmocka_unit_test(batches_go_to_the_owners),
         cmocka_unit_test(batches_outlive_what_they_wait_for),
         cmocka_unit_test(answers_of_lapsed_tries_are_forgotten),
+        cmocka_unit_test(what_waits_for_nothing_does_not_pause),
         cmocka_unit_test(moving_ranges_are_waited_for),
         cmocka_unit_test(whole_indexes_need_all_rights),
         cmocka_unit_test(torn_slots_of_owned_leaves_are_no_misses),
