@@ -8,9 +8,9 @@
 
 struct log_node {
     struct log *log;
-    struct owner_log_hooks hooks; /* with a map */
-    struct sim_client merger;     /* its session and its place; draws nothing */
-    struct sim_thread thread;
+    struct owner_log_hooks hooks;           /* with a map */
+    struct sim_client mergers[LOG_MERGERS]; /* their sessions and their place; they draw nothing */
+    struct sim_thread threads[LOG_MERGERS];
     struct log_stats stats[2]; /* when the window opened, when it closed */
 };
 
@@ -18,6 +18,12 @@ struct log_sim {
     struct log_node *nodes;
     struct fabric_cost merged[2];
 };
+
+/* Mergers share the CPUs with the clients, as threads of one machine do: they are spread over them. */
+static unsigned merger_place(const struct sim_run *run, unsigned number)
+{
+    return number * run->config->threads / LOG_MERGERS;
+}
 
 static int create_node(struct sim_run *run, unsigned number, struct error *error)
 {
@@ -27,23 +33,23 @@ static int create_node(struct sim_run *run, unsigned number, struct error *error
     log_options_default(&options);
     options.copies = run->config->log_copies;
     options.seed = run->config->seed + number + 1;
-    /* With a map the keeper of ranges has the first thread behind the clients'. */
-    const unsigned thread = run->config->threads + (run->map ? 1 : 0);
-    node->thread = (struct sim_thread){.run = run, .compute = number, .number = thread};
-    node->merger.thread = &node->thread;
-    node->merger.client.window = &run->window;
     int status = log_create(&node->log, compute->compute, &options, error);
     if (!status)
         status = log_attach(node->log, compute->tree, error);
-    if (!status)
-        status = pool_worker_create(&node->thread.worker, tree_compute_pool(compute->compute), error);
-    if (!status)
-        status =
-            tree_session_create(&node->merger.client.session, compute->compute, node->thread.worker, error);
+    for (unsigned i = 0; i < LOG_MERGERS && !status; i++) {
+        struct sim_client *merger = &node->mergers[i];
+        struct sim_thread *thread = &node->threads[i];
+        *thread = (struct sim_thread){.run = run, .compute = number, .number = merger_place(run, i)};
+        merger->thread = thread;
+        merger->client.window = &run->window;
+        status = pool_worker_create(&thread->worker, tree_compute_pool(compute->compute), error);
+        if (!status)
+            status = tree_session_create(&merger->client.session, compute->compute, thread->worker, error);
+    }
     if (status || !run->map)
         return status;
     node->hooks.log = node->log;
-    status = tree_session_create(&node->hooks.session, compute->compute, node->thread.worker, error);
+    status = tree_session_create(&node->hooks.session, compute->compute, node->threads[0].worker, error);
     if (!status)
         owner_log_hook(map_sim_owner(run, number), &node->hooks);
     return status;
@@ -69,11 +75,13 @@ void log_sim_destroy(struct sim_run *run)
         return;
     for (unsigned i = 0; logs->nodes && i < run->config->compute_nodes; i++) {
         struct log_node *node = &logs->nodes[i];
-        if (node->merger.client.session)
-            tree_session_destroy(node->merger.client.session);
         tree_session_destroy(node->hooks.session);
-        if (node->thread.worker)
-            pool_worker_abandon(node->thread.worker);
+        for (unsigned j = 0; j < LOG_MERGERS; j++) {
+            if (node->mergers[j].client.session)
+                tree_session_destroy(node->mergers[j].client.session);
+            if (node->threads[j].worker)
+                pool_worker_abandon(node->threads[j].worker);
+        }
         log_destroy(node->log);
     }
     free(logs->nodes);
@@ -94,7 +102,9 @@ int log_sim_spawn(struct sim_run *run, struct error *error)
     int status = 0;
     for (unsigned i = 0; i < run->config->compute_nodes && !status; i++) {
         struct log_node *node = &run->logs->nodes[i];
-        status = sim_spawn(run->sim, (int)i, node->thread.number, merger_task, &node->merger, error);
+        for (unsigned j = 0; j < LOG_MERGERS && !status; j++)
+            status =
+                sim_spawn(run->sim, (int)i, node->threads[j].number, merger_task, &node->mergers[j], error);
     }
     return status;
 }
@@ -116,7 +126,9 @@ void log_sim_count(struct sim_run *run, enum bench_phase phase)
     const unsigned end = phase == BENCH_DONE;
     for (unsigned i = 0; i < run->config->compute_nodes; i++) {
         struct log_node *node = &run->logs->nodes[i];
-        fabric_cost_add(&run->logs->merged[end], &tree_session_stats(node->merger.client.session)->cost);
+        for (unsigned j = 0; j < LOG_MERGERS; j++)
+            fabric_cost_add(&run->logs->merged[end],
+                            &tree_session_stats(node->mergers[j].client.session)->cost);
         log_stats(node->log, &node->stats[end]);
     }
 }
@@ -139,6 +151,15 @@ void log_sim_result(const struct sim_run *run, struct bench_result *result)
         result->log_wait_ns += to->wait_ns - from->wait_ns;
         if (to->wait_longest_ns > result->log_wait_longest_ns)
             result->log_wait_longest_ns = to->wait_longest_ns;
+        result->log_held += to->held - from->held;
+        result->log_held_ns += to->held_ns - from->held_ns;
+        if (to->held_longest_ns > result->log_held_longest_ns)
+            result->log_held_longest_ns = to->held_longest_ns;
+        result->log_cycles += to->cycles - from->cycles;
+        if (to->cycle_longest_ns > result->log_cycle_longest_ns)
+            result->log_cycle_longest_ns = to->cycle_longest_ns;
+        if (to->lag_ns > result->log_lag_ns)
+            result->log_lag_ns = to->lag_ns;
         result->log_lag += to->sequence - to->watermark;
         result->log_unmerged += to->unmerged;
     }

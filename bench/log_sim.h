@@ -1,6 +1,6 @@
 /*
  * log_sim.h - owners' logs (src/log/) in a simulated run: each compute node logs what it writes of its range,
- * and a merger on a CPU thread of its own brings that to the leaves. For runner_sim.c. With a map of ranges
+ * and mergers, on the clients' CPU threads, bring that to the leaves. For runner_sim.c. With a map of ranges
  * (map_sim.h) ranges go from one log to another as the map's owners say.
  */
 #ifndef BENCH_LOG_SIM_H

@@ -129,6 +129,15 @@ static json_t *log_json(const struct bench_result *result)
     json_object_set_new(json, "bytes", json_unsigned(result->log_bytes));
     json_object_set_new(json, "waits", json_unsigned(result->log_waits));
     json_object_set_new(json, "wait_longest_us", json_real((double)result->log_wait_longest_ns / 1e3));
+    json_object_set_new(json, "logged_mops",
+                        json_real((double)result->log_entries * 1e3 / (double)result->window_ns));
+    json_object_set_new(json, "merged_mops",
+                        json_real((double)result->log_merged * 1e3 / (double)result->window_ns));
+    json_object_set_new(json, "held_back", json_unsigned(result->log_held));
+    json_object_set_new(json, "held_back_longest_us", json_real((double)result->log_held_longest_ns / 1e3));
+    json_object_set_new(json, "cycles", json_unsigned(result->log_cycles));
+    json_object_set_new(json, "cycle_longest_us", json_real((double)result->log_cycle_longest_ns / 1e3));
+    json_object_set_new(json, "lag_us", json_real((double)result->log_lag_ns / 1e3));
     json_object_set_new(json, "lag", json_unsigned(result->log_lag));
     json_object_set_new(json, "unmerged", json_unsigned(result->log_unmerged));
     return json;

@@ -180,6 +180,26 @@ static void print_kinds(FILE *file, const struct bench_result *result)
     }
 }
 
+/* Whether merging keeps up, and what writers wait for it. */
+static void print_lag(FILE *file, const struct bench_result *result)
+{
+    const double window = (double)(result->window_ns ? result->window_ns : 1) / 1e3;
+    const double held = (double)(result->log_held ? result->log_held : 1);
+    fprintf(
+        file,
+        "  log: %.2f Mops logged, %.2f merged; at the end it is %.1f ms behind, %llu keys; %llu cycles, the "
+        "longest %.1f ms\n",
+        (double)result->log_entries / window, (double)result->log_merged / window,
+        (double)result->log_lag_ns / 1e6, (unsigned long long)result->log_unmerged,
+        (unsigned long long)result->log_cycles, (double)result->log_cycle_longest_ns / 1e6);
+    fprintf(file,
+            "  log: %llu of %llu commits held back for merging, the mean %.3f ms, the longest %.1f ms; %llu "
+            "waited for room, the longest %.1f ms\n",
+            (unsigned long long)result->log_held, (unsigned long long)result->log_commits,
+            (double)result->log_held_ns / held / 1e6, (double)result->log_held_longest_ns / 1e6,
+            (unsigned long long)result->log_waits, (double)result->log_wait_longest_ns / 1e6);
+}
+
 /* What owners' logs did: merging is in the costs above, as a line of its own here. */
 static void print_log(FILE *file, const struct bench_result *result)
 {
@@ -187,15 +207,11 @@ static void print_log(FILE *file, const struct bench_result *result)
         return;
     fprintf(file, "  %-22s %9s %9s %9s %9s %9s", "merging", "", "", "", "", "");
     print_costs(file, &result->log_cost, result->operations, false);
-    fprintf(file,
-            "\n  log: %.1f entries a commit, %.2f of them merged, %.0f bytes logged an entry; %llu waits for "
-            "room, the longest "
-            "%.1f us; %llu keys unmerged at the end\n",
+    fprintf(file, "\n  log: %.1f entries a commit, %.2f of them merged, %.0f bytes logged an entry\n",
             result->log_commits ? (double)result->log_entries / (double)result->log_commits : 0,
             result->log_entries ? (double)result->log_merged / (double)result->log_entries : 0,
-            result->log_entries ? (double)result->log_bytes / (double)result->log_entries : 0,
-            (unsigned long long)result->log_waits, (double)result->log_wait_longest_ns / 1e3,
-            (unsigned long long)result->log_unmerged);
+            result->log_entries ? (double)result->log_bytes / (double)result->log_entries : 0);
+    print_lag(file, result);
 }
 
 static void print_around(FILE *file, const char *when, double mops, const struct histogram *latency)

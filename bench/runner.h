@@ -144,6 +144,8 @@ struct bench_result {
     struct fabric_cost log_cost;     /* of merging; part of `cost` */
     uint64_t log_entries, log_commits, log_merged, log_bytes;
     uint64_t log_waits, log_wait_ns, log_wait_longest_ns;
+    uint64_t log_held, log_held_ns, log_held_longest_ns, log_cycles, log_cycle_longest_ns;
+    uint64_t log_lag_ns;                  /* at the end, of the compute node that is behind most */
     uint64_t log_lag, log_unmerged;       /* at the end: sequences above the watermarks, keys in the tables */
     uint64_t move_cached;                 /* bytes that the owner of the range had cached before */
     double load_seconds, measure_seconds; /* of real time */

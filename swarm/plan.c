@@ -22,6 +22,7 @@ void swarm_plan_default(struct swarm_plan *plan)
                                 .key_kind = FORMAT_KEY_FIXED,
                                 .key_bytes = 8,
                                 .value_bytes = 8,
+                                .mergers = 1,
                                 .span_ns = 3000000,
                                 .keys = 480,
                                 .window = 40,

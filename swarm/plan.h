@@ -39,6 +39,7 @@ struct swarm_plan {
     uint32_t kills, restarts, stalls, cuts,
         refusals;        /* so many times in a run, at times drawn from the seed */
     bool log;            /* with ranges: owners keep logs */
+    uint32_t mergers;    /* tasks that merge such a log */
     bool ranges;         /* compute nodes divide the key ranges, and change who owns what all the time */
     uint64_t change_ns;  /* each does so about that often */
     bool kill_at_effect; /* in the middle of lists, else at any instant */

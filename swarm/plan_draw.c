@@ -251,6 +251,7 @@ static void draw_ranges(struct swarm_plan *plan, uint64_t seed)
     if (random_chance(&random, 0.5))
         set(plan, "clock-drift", 0.0045 * random_unit(&random)); /* to either side */
     plan->log = random_chance(&random, 0.6);
+    plan->mergers = 1 + (uint32_t)random_below(&random, 3);
 }
 
 void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed)

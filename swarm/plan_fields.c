@@ -55,6 +55,7 @@ const struct option_entry swarm_plan_table[] = {
           "times that a memory node refuses to hand out memory"),
     ENTRY("ranges", OPTION_BOOL, ranges, 0, 0, NULL, NULL, "compute nodes divide the key ranges among them"),
     ENTRY("log", OPTION_BOOL, log, 0, 0, NULL, NULL, "with ranges: owners keep logs, and merge them"),
+    ENTRY("mergers", OPTION_U32, mergers, 1, 3, NULL, NULL, "tasks that merge such a log"),
     ENTRY("change-ns", OPTION_U64, change_ns, 0, 1e12, NULL, "ns",
           "each compute node changes who owns what so often; 0: never"),
     ENTRY("span-ns", OPTION_U64, span_ns, 1000, 1e12, NULL, "ns",

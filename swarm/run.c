@@ -152,6 +152,7 @@ static void options_of(const struct swarm_plan *plan, struct world_options *opti
     options->records = plan->records;
     options->ranges = plan->ranges;
     options->log = plan->log;
+    options->mergers = plan->mergers;
     /* Where losses let logs grow beyond their thresholds they find room; small pools show what is without. */
     options->log_bytes = plan->log && !swarm_plan_may_be_full(plan) ? plan->pool_bytes / 4 : 0;
     options->change_ns = plan->change_ns;

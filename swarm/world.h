@@ -58,6 +58,7 @@ struct world_options {
     bool ranges; /* simulated: compute nodes divide the index's ranges among them (world_ranges.h), unless
                     `empty` */
     bool log;    /* with ranges: owners keep logs */
+    unsigned mergers;   /* tasks of each that merge, 1 to 1 + WORLD_HELPERS; 0: 1 */
     uint64_t log_bytes; /* that all logs may have on a memory node; 0: what that chooses */
     uint64_t change_ns; /* with ranges: each compute node changes who owns what so often, about; 0: never */
 };

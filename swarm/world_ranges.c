@@ -137,6 +137,19 @@ static void judge_often(void *argument)
         world_fail(world, BANYAN_ENOMEM, "no memory for an event");
 }
 
+static enum world_duty duty_of(unsigned number)
+{
+    return number < WORLD_SERVES                   ? number
+           : number < WORLD_SERVES + WORLD_SERVERS ? WORLD_SERVES
+                                                   : WORLD_MERGES;
+}
+
+static unsigned keepers_count(const struct world *world)
+{
+    const unsigned count = WORLD_SERVES + WORLD_SERVERS;
+    return world->options.log && world->options.mergers ? count + world->options.mergers - 1 : count;
+}
+
 int world_ranges_start(struct world *world, unsigned number)
 {
     struct world_keepers *keepers = world->computes[number].keepers;
@@ -144,9 +157,9 @@ int world_ranges_start(struct world *world, unsigned number)
     if (!keepers)
         return 0;
     keepers->started = true;
-    for (unsigned i = 0; i < WORLD_SERVES + WORLD_SERVERS && !status; i++) {
+    for (unsigned i = 0; i < keepers_count(world) && !status; i++) {
         struct world_keeper *keeper = &keepers->each[i];
-        *keeper = (struct world_keeper){.keepers = keepers, .duty = i < WORLD_SERVES ? i : WORLD_SERVES};
+        *keeper = (struct world_keeper){.keepers = keepers, .duty = duty_of(i)};
         if (keeper->duty != WORLD_TICKS)
             status = tree_session_create(&keeper->session, world->computes[number].compute,
                                          world->computes[number].workers[0], &world->error);
@@ -247,7 +260,7 @@ static void stop_tasks(struct world *world)
     sim_limit_events(world->sim, world->options.events_max);
     (void)sim_run(world->sim, sim_now(world->sim) + TIMEOUT_NS);
     for (unsigned i = 0; i < world->compute_count; i++)
-        for (unsigned j = 0; j < WORLD_SERVES + WORLD_SERVERS; j++)
+        for (unsigned j = 0; j < keepers_count(world); j++)
             if (world->computes[i].keepers && world->computes[i].keepers->started &&
                 sim_compute_alive(world->sim, (int)i) && !world->computes[i].keepers->each[j].returned)
                 world_fail(world, BANYAN_ETIMEOUT, "task %u of the keepers of compute node %u does not end",
@@ -256,7 +269,7 @@ static void stop_tasks(struct world *world)
 
 static void keepers_free(struct world_keepers *keepers)
 {
-    for (unsigned i = 0; i < WORLD_SERVES + WORLD_SERVERS; i++)
+    for (unsigned i = 0; i < WORLD_DUTIES; i++)
         if (keepers->each[i].session)
             tree_session_destroy(keepers->each[i].session);
     owner_destroy(keepers->owner);
@@ -333,7 +346,7 @@ void world_ranges_met(const struct world *world, struct world_ranges_met *met)
         met->fencings += stats.fencings;
         met->forwarded += stats.forwarded_lookups + stats.forwarded_exchanges;
         met->pauses += stats.pauses;
-        for (unsigned j = 0; j < WORLD_SERVES + WORLD_SERVERS; j++)
+        for (unsigned j = 0; j < WORLD_DUTIES; j++)
             if (keepers->each[j].session)
                 met->unfinished += tree_session_stats(keepers->each[j].session)->unfinished;
     }

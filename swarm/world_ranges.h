@@ -20,6 +20,8 @@
 #include "swarm/world.h"
 
 #define WORLD_SERVERS 2u
+#define WORLD_HELPERS 2u /* mergers beside the first one, at most */
+#define WORLD_DUTIES  (WORLD_SERVES + WORLD_SERVERS + WORLD_HELPERS)
 
 enum world_duty { WORLD_KEEPS, WORLD_TICKS, WORLD_CHANGES, WORLD_MERGES, WORLD_SERVES };
 struct world_keeper {
@@ -32,11 +34,11 @@ struct world_keeper {
 struct world_keepers {
     struct world *world;
     unsigned compute;
-    struct owner *owner;          /* owned */
-    struct log *log;              /* owned; NULL: it keeps none */
-    struct owner_log_hooks hooks; /* its session is owned */
-    struct tree *attached;        /* to the log */
-    struct world_keeper each[WORLD_SERVES + WORLD_SERVERS];
+    struct owner *owner;                    /* owned */
+    struct log *log;                        /* owned; NULL: it keeps none */
+    struct owner_log_hooks hooks;           /* its session is owned */
+    struct tree *attached;                  /* to the log */
+    struct world_keeper each[WORLD_DUTIES]; /* the rest without a function: helpers that are not wanted */
     bool started;
     struct random random;
     uint64_t changes, failed; /* done, and not */

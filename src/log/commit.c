@@ -18,6 +18,11 @@
 
 /* A memory node may be away for long: that entries have one copy is said so often at most. */
 #define DEGRADED_SAID_NS (1000 * MILLISECOND)
+/* A commit is held back for so long, at the least pressure; between two looks. */
+#define HOLD_NS      (20 * MILLISECOND)
+#define HOLD_LOOK_NS (100 * MICROSECOND)
+/* Where merging has ended nothing for so long it does not go on. */
+#define DEAD_NS (1000 * MILLISECOND)
 
 /* ---- the lane ---- */
 
@@ -310,12 +315,68 @@ static void copies_post(struct tree_session *session, struct log_batch *batch)
         pool_lists_post(tree_session_pool(session), lists, count);
 }
 
+/* So long a commit is held back, at most, where so much is left to merge: the longer the nearer the stream is
+ * to having no room at all, where writers would wait for the end of a cycle. */
+static uint64_t hold_most(const struct log *log, uint32_t left)
+{
+    if (left < LOG_CROWDED || log->options.wait_ns < HOLD_NS) /* writers are to fail sooner than that */
+        return 0;
+    const uint32_t steps = (left - LOG_CROWDED) / 8;
+    const uint64_t most = HOLD_NS << (steps < 5 ? steps : 5);
+    return most < log->options.wait_ns ? most : log->options.wait_ns;
+}
+
+/* Nothing may wait for merging: what is doubtful is logged again, an adopting waits for writers, or merging
+ * waits for a task that inherits. All are hints. */
+static bool hurried(struct log *log)
+{
+    return atomic_load_relaxed(&log->beyond) || atomic_load_relaxed(&log->inheriting) ||
+           atomic_load_relaxed(&log->stopped);
+}
+
+/* Merging goes on: it has ended something since it was looked at last, or that is not long ago. */
+static bool merging_lives(struct log *log, uint64_t now)
+{
+    struct log_lane *lane = &log->lane;
+    const uint64_t calls = atomic_load_relaxed(&log->stats.merge_calls); /* a hint */
+    if (calls != lane->merge_calls) {
+        lane->merge_calls = calls;
+        lane->merged_at = now;
+    }
+    return calls && now - lane->merged_at < DEAD_NS;
+}
+
+/* Writers go on as fast as merging does (log.md), as long as it goes on. */
+static void batch_hold(struct log *log, struct log_batch *batch)
+{
+    uint64_t began = 0, now = 0;
+    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+        while (batch->frames[n].frame.count && !hurried(log)) {
+            const uint64_t most = hold_most(log, log_stream_pressure(&log->streams[n]).left);
+            if (!most)
+                break;
+            now = task_now();
+            began = began ? began : now;
+            if (now - began >= most || !merging_lives(log, now))
+                break;
+            task_sleep(HOLD_LOOK_NS);
+        }
+    }
+    if (!began || now == began)
+        return;
+    const uint64_t held = task_now() - began;
+    log_count(&log->stats.held, 1);
+    log_count(&log->stats.held_ns, held);
+    log_longest(&log->stats.held_longest_ns, held);
+}
+
 static void batch_post(struct log *log, struct tree_session *session, struct log_batch *batch)
 {
     struct pool_session *pool = tree_session_pool(session);
     const uint64_t incarnation = pool->incarnation;
     struct fabric_list *lists[2 * 64];
     uint32_t count = 0;
+    batch_hold(log, batch);
     pool->incarnation = batch->incarnation;
     for (uint16_t n = 0; n < log->memory_nodes; n++) {
         struct log_frame *frame = &batch->frames[n];

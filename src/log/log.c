@@ -305,6 +305,7 @@ void log_dropped(struct log *log, struct tree_session *session, struct tree *tre
 void log_stop(struct log *log)
 {
     atomic_store_release(&log->stopped, true); /* a hint for those who wait */
+    log_helpers_end(log);
 }
 
 /* ---- counters ---- */

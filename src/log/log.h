@@ -52,7 +52,10 @@ void log_detach(struct log *log, struct tree_session *session, struct tree *tree
  * stays in the log, whose watermark does not pass it any more. */
 void log_strand(struct log *log, struct tree_session *session, struct tree *tree);
 
-/* A merger: returns 0 after log_stop. What fails is tried again. */
+/* A merger: returns 0 after log_stop. What fails is tried again. The first one begins cycles; others, of
+ * which a process should have LOG_MERGERS in all, help it as soon as much is left to merge: new keys split
+ * leaves, which takes many round trips one after the other. */
+#define LOG_MERGERS 16u
 int log_merge(struct log *log, struct tree_session *session);
 void log_stop(struct log *log);
 
@@ -104,7 +107,9 @@ struct log_stats {
     uint64_t segments, segment_bytes;  /* that this process has */
     uint64_t sequence, watermark;      /* drawn; published */
     uint64_t lag_ns; /* the oldest change that is not merged was logged at most so long ago; 0: all is */
-    uint64_t waits, wait_ns, wait_longest_ns;           /* writers that found no room */
+    uint64_t waits, wait_ns, wait_longest_ns; /* writers that found no room */
+    uint64_t held, held_ns, held_longest_ns;  /* commits that were held back, so that merging keeps up */
+    uint64_t cycle_longest_ns;
     uint64_t full;                                      /* writes that failed for it */
     uint64_t inherited, inherit_ns, inherit_longest_ns; /* entries that came from others' logs */
     uint64_t degraded;         /* frames that have fewer copies than were asked for */

@@ -3,11 +3,12 @@
  *
  * A CYCLE walks the tables of all indexes in key order. All that was logged before it began is merged when it
  * has ended, but for what could not be; so the watermark is the sequence that was drawn last when it began,
- * or lies below the least of those. A cycle begins when a quarter of what writers may fill was logged since
+ * or lies below the least of those. A cycle begins when an eighth of what writers may fill was logged since
  * the last one began, or when nothing was logged for a while; so entries that are overwritten soon are merged
- * once, and neighbours together. While there is room in the segments it leaves pauses, so that operations go
- * first. It ends early, and publishes nothing, where a task inherits: all operations of the range wait for
- * that, and it waits for the end of the cycle.
+ * once, and neighbours together. While little is left to merge one task walks, and leaves pauses, so that
+ * operations go first; from there on others help it, and the cycle ends with the last of them. It ends early,
+ * and publishes nothing, where a task inherits: all operations of the range wait for that, and it waits for
+ * the end of the cycle.
  */
 #include <assert.h>
 
@@ -18,14 +19,17 @@
 /* A cycle pauses for so long behind so many entries, while there is room. A worker would spin through a
  * shorter sleep, and take CPU time from the operations that are to go first. */
 #define PAUSE_NS      (100 * MICROSECOND)
-#define PAUSE_ENTRIES (2 * TREE_LOG_APPLY_MAX)
+#define PAUSE_ENTRIES 64u
 /* Between two looks while something is logged. */
 #define BUSY_NS (200 * MICROSECOND)
 /* Between two cycles that can move nothing, at most. */
 #define HELD_NS (1 * MILLISECOND)
-/* A cycle begins when so much of what writers may fill was logged since the last one, in 1/256; from twice
- * as much on that is full it makes no pauses. */
-#define DUE 64u
+/* A cycle begins when so much of what writers may fill was logged since the last one, in 1/256; or when so
+ * much is full, so that a segment becomes free. */
+#define DUE  32u
+#define FULL 128u
+/* From so much on that is left to merge others help, and nobody pauses; LOG_CROWDED is the end of that. */
+#define HASTE 32u
 /* ... or after so many looks at which nothing was logged. */
 #define QUIET 10u
 
@@ -116,72 +120,41 @@ static int watermark_move(struct log *log, struct tree_session *session, uint64_
 
 /* ---- a cycle ---- */
 
-/* What a cycle lets go first: nothing; who inherits; operations too, while there is room. */
-enum pace { PACE_FAST, PACE_YIELDS, PACE_PAUSES };
-
-static bool yields(const struct log *log, enum pace pace)
+static bool yields(const struct log *log, enum log_pace pace)
 {
-    return pace != PACE_FAST && atomic_load_relaxed(&log->inheriting); /* a hint */
+    return pace != LOG_PACE_FAST && atomic_load_relaxed(&log->inheriting); /* a hint */
 }
 
-/* Of what writers may fill, in 1/256, in the stream that has most of it: what is full, and what was logged
- * since the last cycle that merged all began. */
-struct pressure {
-    uint32_t full, fresh;
-};
-
-static uint64_t segment_fresh(const struct log_stream *stream, const struct log_segment *segment)
+/* In the stream that has most of it. */
+static struct log_pressure pressure(struct log *log)
 {
-    const struct log_mark *merged = &stream->merged;
-    if (segment->number > merged->segment)
-        return segment->tail;
-    /* The tail may have gone back (log_stream_unreserve). */
-    return segment->number == merged->segment && segment->tail > merged->tail ? segment->tail - merged->tail
-                                                                              : 0;
-}
-
-static struct pressure pressure_of(struct log_stream *stream)
-{
-    uint64_t full = 0, fresh = 0, size = 0;
-    spinlock_lock(&stream->lock);
-    for (const struct log_segment *segment = stream->used; segment; segment = segment->next) {
-        full += segment->size;
-        fresh += segment_fresh(stream, segment);
-    }
-    if (stream->current) {
-        full += stream->current->tail;
-        fresh += segment_fresh(stream, stream->current);
-        size = (uint64_t)stream->current->size * stream->log->options.threshold;
-    }
-    spinlock_unlock(&stream->lock);
-    if (!size)
-        return (struct pressure){0};
-    return (struct pressure){(uint32_t)(full * 256 / size), (uint32_t)(fresh * 256 / size)};
-}
-
-static struct pressure pressure(struct log *log)
-{
-    struct pressure most = {0};
+    struct log_pressure most = {0};
     for (uint16_t n = 0; n < log->memory_nodes; n++) {
-        const struct pressure here = pressure_of(&log->streams[n]);
+        const struct log_pressure here = log_stream_pressure(&log->streams[n]);
         most.full = here.full > most.full ? here.full : most.full;
         most.fresh = here.fresh > most.fresh ? here.fresh : most.fresh;
+        most.left = here.left > most.left ? here.left : most.left;
     }
     return most;
 }
 
-/* A cycle begins; or it has merged all that there was when it began. */
-static void marks_set(struct log *log, bool merged)
+static void stream_begins(struct log_stream *stream)
 {
-    for (uint16_t n = 0; n < log->memory_nodes; n++) {
-        struct log_stream *stream = &log->streams[n];
-        spinlock_lock(&stream->lock);
-        if (merged)
-            stream->merged = stream->begun;
-        else if (stream->current)
-            stream->begun = (struct log_mark){stream->current->number, stream->current->tail};
-        spinlock_unlock(&stream->lock);
-    }
+    spinlock_lock(&stream->lock);
+    if (stream->current)
+        stream->begun = (struct log_mark){stream->current->number, stream->current->tail};
+    stream->cycled = log_stream_fresh(stream);
+    spinlock_unlock(&stream->lock);
+}
+
+/* `merged`: the cycle has merged all that there was when it began. */
+static void stream_ends(struct log_stream *stream, bool merged)
+{
+    spinlock_lock(&stream->lock);
+    if (merged)
+        stream->merged = stream->begun;
+    stream->cycled = 0;
+    spinlock_unlock(&stream->lock);
 }
 
 /* The next index behind `tree` (NULL: the first), which stays attached until index_leave. */
@@ -204,34 +177,170 @@ static void index_leave(struct log *log, struct log_index *index)
     spinlock_unlock(&log->lock);
 }
 
-static int merge_range(struct log *log, struct tree_session *session, struct tree *tree,
-                       struct format_key lower, const struct format_key *upper, enum pace pace,
-                       uint64_t *least)
+/* ---- a walk, which mergers make together ---- */
+
+/* So many helpers are wanted: none while there is time, and then the more the nearer it comes to holding
+ * writers back. */
+static uint32_t helpers_wanted(struct log *log, enum log_pace pace)
 {
-    struct format_key_copy from;
+    if (pace == LOG_PACE_FAST)
+        return UINT32_MAX;
+    const uint32_t left = pressure(log).left;
+    return left >= HASTE ? 1 + left - HASTE : 0;
+}
+
+static void helpers_call(struct log *log, uint32_t wanted)
+{
+    for (;;) {
+        spinlock_lock(&log->lock);
+        struct log_helper *helper = log->walk.working < wanted ? log->helpers : NULL;
+        if (helper) {
+            log->helpers = helper->next;
+            log->walk.working++;
+            helper->called = true;
+        }
+        spinlock_unlock(&log->lock);
+        if (!helper)
+            return;
+        wakeup_give(&helper->wakeup);
+    }
+}
+
+void log_helpers_end(struct log *log)
+{
+    spinlock_lock(&log->lock);
+    struct log_helper *helper = log->helpers;
+    log->helpers = NULL;
+    spinlock_unlock(&log->lock);
+    while (helper) {
+        struct log_helper *next = helper->next; /* it is its task's again once that knows */
+        wakeup_give(&helper->wakeup);
+        helper = next;
+    }
+}
+
+/* Sleeps until there is work. False: the log was stopped. */
+static bool helper_wait(struct log *log)
+{
+    struct log_helper helper = {0};
+    wakeup_init(&helper.wakeup);
+    spinlock_lock(&log->lock);
+    /* Relaxed: log_stop takes the lock behind it. */
+    const bool waits = !atomic_load_relaxed(&log->stopped);
+    if (waits) {
+        helper.next = log->helpers;
+        log->helpers = &helper; // cppcheck-suppress autoVariables ; the teller takes it off before we go on
+    }
+    spinlock_unlock(&log->lock);
+    if (waits)
+        wakeup_wait(&helper.wakeup);
+    return helper.called;
+}
+
+static void helper_done(struct log *log)
+{
+    spinlock_lock(&log->lock);
+    struct wakeup *leader = --log->walk.working ? NULL : log->walk.leader;
+    if (leader)
+        log->walk.leader = NULL;
+    spinlock_unlock(&log->lock);
+    if (leader)
+        wakeup_give(leader);
+}
+
+static void helpers_await(struct log *log)
+{
+    struct wakeup wakeup;
+    wakeup_init(&wakeup);
+    spinlock_lock(&log->lock);
+    const bool waits = log->walk.working;
+    if (waits)
+        log->walk.leader =
+            &wakeup; // cppcheck-suppress autoVariables ; the teller takes it off before we go on
+    spinlock_unlock(&log->lock);
+    if (waits)
+        wakeup_wait(&wakeup);
+}
+
+/* What was not looked at must not be passed. */
+static void walk_cut(struct log_walk *walk, int status)
+{
+    spinlock_lock(&walk->keys.lock);
+    walk->keys.least = 1;
+    walk->keys.end = true;
+    walk->status = walk->status ? walk->status : status;
+    spinlock_unlock(&walk->keys.lock);
+}
+
+/* After a share of the walk. True: there is another one. */
+static bool walk_goes_on(struct log *log, int status, uint64_t *merged)
+{
+    struct log_walk *walk = &log->walk;
+    spinlock_lock(&walk->keys.lock);
+    walk->status = walk->status ? walk->status : status;
+    const uint64_t done = walk->before + walk->keys.done;
+    const bool more = !walk->keys.end;
+    *merged = walk->keys.merged;
+    spinlock_unlock(&walk->keys.lock);
+    if (walk->all) /* a hint for writers */
+        atomic_store_relaxed(&log->progress,
+                             done < walk->all ? (uint32_t)((done << 16) / walk->all) : 1u << 16);
+    log_count(&log->stats.merge_calls, 1);
+    return more;
+}
+
+static void walk_work(struct log *log, struct tree_session *session, bool leads)
+{
+    struct log_walk *walk = &log->walk;
     uint64_t merged = 0, paused = 0; /* paused: behind how many */
-    int first = 0;
-    format_key_store(&from, lower);
-    for (bool end = false; !end;) {
-        if (yields(log, pace)) {
-            *least = 1; /* what was not looked at must not be passed */
-            first = first ? first : BANYAN_EBUSY;
-            break;
+    for (;;) {
+        if (yields(log, walk->pace)) {
+            walk_cut(walk, BANYAN_EBUSY);
+            return;
         }
-        int status = tree_log_apply(session, tree, &from, upper, TREE_LOG_APPLY_MAX, least, &end, &merged);
-        first = first ? first : status;
-        if (status == BANYAN_ENOMEM) {
-            *least = 1; /* what was not looked at must not be passed */
-            break;
-        }
-        if (pace == PACE_PAUSES && merged - paused >= PAUSE_ENTRIES && pressure(log).full < 2 * DUE) {
+        int status = tree_log_apply(session, walk->tree, &walk->keys, TREE_LOG_APPLY_MAX);
+        if (status == BANYAN_ENOMEM)
+            walk_cut(walk, status);
+        if (!walk_goes_on(log, status, &merged))
+            return;
+        const uint32_t wanted = helpers_wanted(log, walk->pace);
+        if (leads)
+            helpers_call(log, wanted);
+        else if (!wanted)
+            return;
+        if (!wanted && walk->pace == LOG_PACE_PAUSES && merged - paused >= PAUSE_ENTRIES) {
             task_sleep(PAUSE_NS);
             paused = merged;
         }
-        log_count(&log->stats.merge_calls, 1);
     }
-    log_count(&log->stats.merged, merged);
-    return first;
+}
+
+/* The others. */
+static int merger_help(struct log *log, struct tree_session *session)
+{
+    while (helper_wait(log)) {
+        walk_work(log, session, false);
+        helper_done(log);
+    }
+    return 0;
+}
+
+static int merge_range(struct log *log, struct tree_session *session, struct tree *tree,
+                       struct format_key lower, const struct format_key *upper, enum log_pace pace,
+                       uint64_t *least)
+{
+    struct log_walk *walk = &log->walk;
+    walk->keys = (struct tree_log_walk){.to = upper, .least = *least};
+    walk->tree = tree;
+    walk->pace = pace;
+    walk->status = 0;
+    format_key_store(&walk->keys.from, lower);
+    walk_work(log, session, true);
+    helpers_await(log);
+    log_count(&log->stats.merged, walk->keys.merged);
+    *least = walk->keys.least;
+    walk->before += walk->keys.done;
+    return walk->status;
 }
 
 /* Sees to it that the log's room, which what is doubtful keeps from being free, does not hold it up. */
@@ -244,7 +353,7 @@ static int settle(struct log *log, struct tree_session *session, struct tree *tr
 }
 
 /* Also the indexes' doubtful keys. The first error; *least: of what is not merged. */
-static int merge_all(struct log *log, struct tree_session *session, enum pace pace, uint64_t *least)
+static int merge_all(struct log *log, struct tree_session *session, enum log_pace pace, uint64_t *least)
 {
     int first = 0;
     for (struct log_index *index = index_enter(log, NULL), *next; index; index = next) {
@@ -262,21 +371,40 @@ static int merge_all(struct log *log, struct tree_session *session, enum pace pa
     return first;
 }
 
-static int cycle(struct log *log, struct tree_session *session, enum pace pace)
+static uint64_t unmerged_all(struct log *log)
+{
+    uint64_t count = 0;
+    spinlock_lock(&log->lock);
+    for (const struct log_index *index = log->indexes; index; index = index->next) {
+        const struct unmerged *table = tree_log_table(index->tree);
+        count += table ? unmerged_count(table) : 0;
+    }
+    spinlock_unlock(&log->lock);
+    return count;
+}
+
+static int cycle(struct log *log, struct tree_session *session, enum log_pace pace)
 {
     const uint64_t began = task_now();
     uint64_t least = UINT64_MAX;
-    marks_set(log, false);
+    log->walk.before = 0;
+    log->walk.all = unmerged_all(log);
+    for (uint16_t n = 0; n < log->memory_nodes; n++)
+        stream_begins(&log->streams[n]);
     /* Before the tables are looked at. Acquire: frames whose numbers were drawn say so (log_draw). */
     const uint64_t drawn = atomic_load_acquire(&log->sequence);
     int status = merge_all(log, session, pace, &least);
     int moved = watermark_move(log, session, least <= drawn ? least - 1 : drawn);
-    if (!status && !moved)
-        marks_set(log, true);
+    for (uint16_t n = 0; n < log->memory_nodes; n++)
+        stream_ends(&log->streams[n], !status && !moved);
+    log->walk.all = 0;
+    atomic_store_relaxed(&log->progress, 0);                     /* a hint */
     if (!moved && atomic_load_relaxed(&log->published) >= drawn) /* statistics */
         atomic_store_relaxed(&log->merged_at, began);
     log_count(&log->stats.cycles, 1);
-    atomic_store_relaxed(&log->stats.cycle_ns, task_now() - began); /* statistics */
+    const uint64_t took = task_now() - began;
+    atomic_store_relaxed(&log->stats.cycle_ns, took); /* statistics */
+    log_longest(&log->stats.cycle_longest_ns, took);
     return status ? status : moved;
 }
 
@@ -297,19 +425,7 @@ void log_turn_give(struct log *log)
     spinlock_unlock(&log->lock);
 }
 
-static uint64_t unmerged_all(struct log *log)
-{
-    uint64_t count = 0;
-    spinlock_lock(&log->lock);
-    for (const struct log_index *index = log->indexes; index; index = index->next) {
-        const struct unmerged *table = tree_log_table(index->tree);
-        count += table ? unmerged_count(table) : 0;
-    }
-    spinlock_unlock(&log->lock);
-    return count;
-}
-
-int log_merge(struct log *log, struct tree_session *session)
+static int merger_watch(struct log *log, struct tree_session *session)
 {
     uint64_t seen = 0;       /* of log->logged */
     unsigned quiet = 0;      /* looks since something was logged */
@@ -320,13 +436,13 @@ int log_merge(struct log *log, struct tree_session *session)
         seen = logged;
         if (atomic_load_relaxed(&log->published) >= atomic_load_relaxed(&log->sequence)) /* statistics */
             atomic_store_relaxed(&log->merged_at, task_now());
-        const struct pressure now = pressure(log);
-        const bool due = now.fresh >= DUE || now.full >= 2 * DUE;
+        const struct log_pressure now = pressure(log);
+        const bool due = now.fresh >= DUE || now.full >= FULL;
         const bool idle = quiet >= QUIET && (unmerged_all(log) || atomic_load_relaxed(&log->published) <
                                                                       atomic_load_relaxed(&log->sequence));
-        if ((due || idle) && !yields(log, PACE_YIELDS) && turn_take(log)) {
+        if ((due || idle) && !yields(log, LOG_PACE_YIELDS) && turn_take(log)) {
             const uint64_t published = atomic_load_relaxed(&log->published); /* it is this task's turn */
-            int status = cycle(log, session, idle ? PACE_YIELDS : PACE_PAUSES);
+            int status = cycle(log, session, idle ? LOG_PACE_YIELDS : LOG_PACE_PAUSES);
             const bool moved = atomic_load_relaxed(&log->published) > published; /* as above */
             log_turn_give(log);
             if (!status)
@@ -341,6 +457,15 @@ int log_merge(struct log *log, struct tree_session *session)
         task_sleep(quiet ? log->options.idle_ns : held);
     }
     return 0;
+}
+
+int log_merge(struct log *log, struct tree_session *session)
+{
+    spinlock_lock(&log->lock);
+    const bool watches = !log->watched;
+    log->watched = true;
+    spinlock_unlock(&log->lock);
+    return watches ? merger_watch(log, session) : merger_help(log, session);
 }
 
 /* ---- on demand ---- */
@@ -360,7 +485,7 @@ int log_flush(struct log *log, struct tree_session *session, struct tree *tree, 
     log_turn_wait(log);
     (void)settle(log, session, tree);                           /* what stays doubtful counts as not merged */
     const uint64_t drawn = atomic_load_acquire(&log->sequence); /* as in cycle */
-    int status = merge_range(log, session, tree, lower, upper, PACE_FAST, &least);
+    int status = merge_range(log, session, tree, lower, upper, LOG_PACE_FAST, &least);
     if (!status && least <= drawn)
         status = pool_fail(tree_session_pool(session), BANYAN_EBUSY,
                            "index %s: the range still has changes that are not merged", tree_name(tree));
@@ -371,7 +496,7 @@ int log_flush(struct log *log, struct tree_session *session, struct tree *tree, 
 int log_flush_all(struct log *log, struct tree_session *session)
 {
     log_turn_wait(log);
-    int status = cycle(log, session, PACE_FAST);
+    int status = cycle(log, session, LOG_PACE_FAST);
     log_turn_give(log);
     return status;
 }

@@ -71,7 +71,20 @@ struct log_stream {
     uint64_t opened;     /* the incarnation in which the memory node was told; 0: never */
     gaddr control;       /* with `opened`; GADDR_NULL: none was written yet */
     struct log_mark begun, merged; /* where the stream ended when the last cycle began; ... that merged all */
+    uint64_t cycled;               /* bytes between these two, while that cycle is under way; else 0 */
 };
+
+/* Of what writers may fill, in 1/256. */
+struct log_pressure {
+    uint32_t full;  /* is in segments that are not free */
+    uint32_t fresh; /* was logged since the last cycle that merged all began */
+    uint32_t left;  /* the same without what the cycle that is under way has merged already */
+};
+/* From so much on that is left writers are held back. */
+#define LOG_CROWDED 48u
+struct log_pressure log_stream_pressure(struct log_stream *stream);
+/* Under the lock: bytes that were logged since the last cycle that merged all began. */
+uint64_t log_stream_fresh(const struct log_stream *stream);
 
 /* Room for a frame; waits for a segment where there is none, until the stream was full for as long as a
  * writer may wait: so many writes in a row, as those of a batch, wait no longer than one. `beyond`, and while
@@ -186,6 +199,31 @@ struct log_lane {
     struct log_batch batches[2], *open, *flying; /* what is in a batch that flies is its leader's alone */
     struct wakeup *leader;                       /* waits until nothing is flying */
     struct log_wait *waits;                      /* for the end of the open batch */
+    /* The leader's of the batch that flies: what merging had ended when that was seen to move last. */
+    uint64_t merge_calls, merged_at;
+};
+
+/* ---- merging ---- */
+
+/* A merger that waits for work. */
+struct log_helper {
+    struct log_helper *next;
+    struct wakeup wakeup;
+    bool called; /* it counts as working; else the log was stopped */
+};
+
+/* What a walk lets go first: nothing; who inherits; operations too, while there is time. */
+enum log_pace { LOG_PACE_FAST, LOG_PACE_YIELDS, LOG_PACE_PAUSES };
+/* What the mergers do together at the moment. Its leader, whose turn it is, writes it while no helper works;
+ * what helpers change says its lock. */
+struct log_walk {
+    struct tree_log_walk keys;
+    struct tree *tree;
+    enum log_pace pace;
+    int status;           /* under its keys' lock: the first error */
+    uint64_t before, all; /* entries that the cycle has tried in other indexes, and has to try; all 0: none */
+    uint32_t working;     /* under the log's lock: helpers */
+    struct wakeup *leader; /* likewise: waits for the last of them */
 };
 
 /* ---- the log ---- */
@@ -233,8 +271,12 @@ struct log {
      * logged again, by a merger or in frames (an entry each): nothing may wait for segments that it keeps
      * from being free. Or operations must end soon (log_hurry). */
     uint32_t beyond;
-    bool sealed;            /* nothing more is published: what is kept could not be noted */
-    bool merging;           /* a merger makes a cycle */
+    bool sealed;  /* nothing more is published: what is kept could not be noted */
+    bool merging; /* a merger makes a cycle */
+    bool watched; /* a merger begins cycles; the others help */
+    struct log_helper *helpers;
+    struct log_walk walk;   /* of the merger whose turn it is */
+    uint32_t progress;      /* atomic: so much of what the cycle has to try was tried, in 1/65536 */
     uint32_t inheriting;    /* atomic: tasks that inherit */
     uint64_t logged;        /* atomic: bytes, for the mergers' pace */
     uint64_t degraded_said; /* atomic: when it was said last; 0: never */
@@ -253,6 +295,8 @@ void log_unhold(struct log *log, struct log_kept *hold);
 /* No cycle is under way from here to log_turn_give. Suspends. */
 void log_turn_wait(struct log *log);
 void log_turn_give(struct log *log);
+/* Mergers that wait for work end. */
+void log_helpers_end(struct log *log);
 /* So many sequences; returns the first. */
 uint64_t log_draw(struct log *log, uint32_t count);
 /* False: no memory. */

@@ -479,6 +479,46 @@ void log_stream_unreserve(struct log_place *place)
     log_stream_ended(place, BANYAN_EFENCED);
 }
 
+/* ---- how much there is to merge ---- */
+
+static uint64_t segment_fresh(const struct log_stream *stream, const struct log_segment *segment)
+{
+    const struct log_mark *merged = &stream->merged;
+    if (segment->number > merged->segment)
+        return segment->tail;
+    /* The tail may have gone back (log_stream_unreserve). */
+    return segment->number == merged->segment && segment->tail > merged->tail ? segment->tail - merged->tail
+                                                                              : 0;
+}
+
+uint64_t log_stream_fresh(const struct log_stream *stream)
+{
+    uint64_t fresh = stream->current ? segment_fresh(stream, stream->current) : 0;
+    for (const struct log_segment *segment = stream->used; segment; segment = segment->next)
+        fresh += segment_fresh(stream, segment);
+    return fresh;
+}
+
+struct log_pressure log_stream_pressure(struct log_stream *stream)
+{
+    uint64_t full = 0, fresh = 0, size = 0, merged = 0;
+    spinlock_lock(&stream->lock);
+    if (stream->current) {
+        size = (uint64_t)stream->current->size * stream->log->options.threshold;
+        full = stream->current->tail;
+        fresh = log_stream_fresh(stream);
+        merged = stream->cycled * atomic_load_relaxed(&stream->log->progress) >> 16; /* a hint */
+    }
+    for (const struct log_segment *segment = stream->used; segment; segment = segment->next)
+        full += segment->size;
+    spinlock_unlock(&stream->lock);
+    if (!size)
+        return (struct log_pressure){0};
+    return (struct log_pressure){.full = (uint32_t)(full * 256 / size),
+                                 .fresh = (uint32_t)(fresh * 256 / size),
+                                 .left = (uint32_t)(fresh > merged ? (fresh - merged) * 256 / size : 0)};
+}
+
 /* ---- segments' end ---- */
 
 void log_stream_free_up_to(struct log_stream *stream, uint64_t watermark)

@@ -14,30 +14,37 @@
 
 #define RETRY_NS UINT64_C(20000000)
 
+/* A thread of mergers, each a fiber: while one waits for the network another goes on. */
+struct merger_thread {
+    struct owner_logging *logging;
+    struct thread *thread;
+    struct worker *fibers;
+    struct pool_worker *worker;
+    unsigned running; /* fibers that have not ended */
+    bool told;        /* that they begin later */
+};
+
 struct owner_logging {
     struct tree_compute *compute;
     struct log *log;
     struct owner_log_hooks hooks;
     struct pool_worker *worker; /* of the hooks' session */
-    /* The merger's. */
-    struct thread *thread;
-    struct worker *fibers;
-    struct pool_worker *merger;
+    struct merger_thread mergers[LOG_MERGERS];
     bool stopping; /* atomic */
 };
 
-/* ---- the merger ---- */
+/* ---- the mergers ---- */
 
 static void merger_fiber(void *context)
 {
-    struct owner_logging *logging = context;
+    struct merger_thread *merger = context;
+    struct owner_logging *logging = merger->logging;
     struct tree_session *session = NULL;
     struct error error = {0};
-    bool told = false;
-    while (tree_session_create(&session, logging->compute, logging->merger, &error)) {
-        if (!told)
+    while (tree_session_create(&session, logging->compute, merger->worker, &error)) {
+        if (!merger->told)
             log_warning("the log: %s; merging begins later", error.text);
-        told = true;
+        merger->told = true;
         task_sleep(RETRY_NS);
         if (atomic_load_acquire(&logging->stopping)) /* acquire: as log_stop's */
             break;
@@ -45,40 +52,61 @@ static void merger_fiber(void *context)
     if (session)
         (void)log_merge(logging->log, session); /* 0: it was stopped */
     tree_session_destroy(session);
-    pool_worker_destroy(logging->merger); /* from a task: it returns blocks */
+    if (!--merger->running)                  /* they share it */
+        pool_worker_destroy(merger->worker); /* from a task: it returns blocks */
 }
 
 static void merger_thread(void *context)
 {
-    struct owner_logging *logging = context;
-    worker_run(logging->fibers);
+    struct merger_thread *merger = context;
+    worker_run(merger->fibers);
 }
 
-static int merger_start(struct owner_logging *logging, struct error *error)
+static int merger_start(struct owner_logging *logging, struct merger_thread *merger, unsigned fibers,
+                        struct error *error)
 {
-    logging->fibers = worker_create();
-    if (!logging->fibers)
-        return error_set(error, BANYAN_ENOMEM, "no memory for the log's merger");
-    int status = pool_worker_create(&logging->merger, tree_compute_pool(logging->compute), error);
-    if (!status && worker_spawn(logging->fibers, merger_fiber, logging))
-        status = error_set(error, BANYAN_ENOMEM, "no memory for the log's merger");
-    return status ? status : thread_start(&logging->thread, merger_thread, logging, error);
+    merger->logging = logging;
+    merger->fibers = worker_create();
+    if (!merger->fibers)
+        return error_set(error, BANYAN_ENOMEM, "no memory for the log's mergers");
+    int status = pool_worker_create(&merger->worker, tree_compute_pool(logging->compute), error);
+    for (; !status && merger->running < fibers; merger->running++)
+        if (worker_spawn(merger->fibers, merger_fiber, merger))
+            status = error_set(error, BANYAN_ENOMEM, "no memory for the log's mergers");
+    return status ? status : thread_start(&merger->thread, merger_thread, merger, error);
 }
 
-static void merger_stop(struct owner_logging *logging)
+static void merger_stop(struct merger_thread *merger)
+{
+    if (merger->thread)
+        thread_join(merger->thread);
+    else if (merger->worker)
+        pool_worker_abandon(merger->worker);
+    if (merger->fibers)
+        worker_destroy(merger->fibers);
+    *merger = (struct merger_thread){0};
+}
+
+/* A thread for each four CPUs: writers are held back where these do not keep up. At least two: while they are
+ * held back a process gets CPU time for its mergers alone, and others may want each CPU. */
+static int mergers_start(struct owner_logging *logging, struct error *error)
+{
+    const unsigned wanted = thread_cpus() / 4, most = wanted < LOG_MERGERS ? wanted : LOG_MERGERS;
+    const unsigned threads = most > 2 ? most : 2;
+    int status = 0;
+    for (unsigned i = 0; i < threads && !status; i++)
+        status = merger_start(logging, &logging->mergers[i],
+                              LOG_MERGERS * (i + 1) / threads - LOG_MERGERS * i / threads, error);
+    return status;
+}
+
+static void mergers_stop(struct owner_logging *logging)
 {
     atomic_store_release(&logging->stopping, true); /* a flag that orders nothing else */
     if (logging->log)
         log_stop(logging->log);
-    if (logging->thread)
-        thread_join(logging->thread);
-    else if (logging->merger)
-        pool_worker_abandon(logging->merger);
-    if (logging->fibers)
-        worker_destroy(logging->fibers);
-    logging->thread = NULL;
-    logging->merger = NULL;
-    logging->fibers = NULL;
+    for (unsigned i = 0; i < LOG_MERGERS; i++)
+        merger_stop(&logging->mergers[i]);
 }
 
 /* ---- life ---- */
@@ -98,7 +126,7 @@ int owner_logging_open(struct owner_logging **out, struct owner *owner, struct t
     if (!status)
         status = tree_session_create(&logging->hooks.session, compute, logging->worker, error);
     if (!status)
-        status = merger_start(logging, error);
+        status = mergers_start(logging, error);
     if (status) {
         (void)owner_logging_end(logging, NULL);
         owner_logging_destroy(logging);
@@ -125,7 +153,7 @@ void owner_logging_detach(struct owner_logging *logging, struct tree_session *se
 
 int owner_logging_end(struct owner_logging *logging, struct tree_session *session)
 {
-    merger_stop(logging);
+    mergers_stop(logging);
     return session ? log_close(logging->log, session) : 0;
 }
 

@@ -201,6 +201,8 @@ static void log_counters(const struct server_stats *stats, FILE *out)
     counter(out, "banyan_log_refused_total", "Frames that were refused.", log->refused);
     counter(out, "banyan_log_merged_total", "Entries merged into their leaves.", log->merged);
     counter(out, "banyan_log_cycles_total", "Rounds of merging.", log->cycles);
+    counter(out, "banyan_log_held_total", "Commits that were held back, since merging has to keep up.",
+            log->held);
     counter(out, "banyan_log_waits_total", "Commits that waited for room in the log.", log->waits);
     counter(out, "banyan_log_full_total", "Commits refused since the log had no room.", log->full);
     counter(out, "banyan_log_inherited_total", "Entries taken over from the logs of earlier owners.",
@@ -217,6 +219,9 @@ static void log_seconds(const struct server_stats *stats, FILE *out)
          stats->log.lag_ns},
         {"banyan_log_cycle_seconds", "gauge", "How long the last round of merging took.",
          stats->log.cycle_ns},
+        {"banyan_log_held_seconds_total", "counter", "Time for which commits were held back.",
+         stats->log.held_ns},
+        {"banyan_log_held_longest_seconds", "gauge", "The longest of these.", stats->log.held_longest_ns},
         {"banyan_log_wait_seconds_total", "counter", "Time that commits waited for room in the log.",
          stats->log.wait_ns},
         {"banyan_log_wait_longest_seconds", "gauge", "The longest of these.", stats->log.wait_longest_ns},

@@ -1,7 +1,7 @@
 /*
  * apply.c - Merging: entries of the table go to their leaves (L5 of docs/internals/log.md), by the ways that
  * changes of owned ranges go anyway: batches of puts (multi.c), and deletes one by one. Two round trips for
- * each 32 puts. What a merging takes out of a slot is released to the layer above.
+ * the puts of a share. What a merging takes out of a slot is released to the layer above.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -124,24 +124,51 @@ static int apply_delete(struct tree_session *session, struct tree *tree, const s
     return status;
 }
 
-int tree_log_apply(struct tree_session *session, struct tree *tree, struct format_key_copy *from,
-                   const struct format_key *to, uint32_t limit, uint64_t *least, bool *end, uint64_t *merged)
+/* The walk's next entries are this task's. */
+static uint32_t apply_take(struct tree_session *session, struct unmerged *table, struct tree_log_walk *walk,
+                           struct unmerged_merge *merges, uint32_t limit)
+{
+    uint32_t count = 0;
+    spinlock_lock(&walk->lock);
+    const struct format_key begin = format_key_of(&walk->from);
+    if (!walk->end)
+        count = unmerged_take(table, session->pool.epoch, &begin, walk->to, merges, limit, &walk->from,
+                              &walk->least, &walk->end);
+    spinlock_unlock(&walk->lock);
+    return count;
+}
+
+static void apply_tell(struct tree_log_walk *walk, uint64_t least, uint32_t done, uint32_t merged)
+{
+    spinlock_lock(&walk->lock);
+    if (least < walk->least)
+        walk->least = least;
+    walk->done += done;
+    walk->merged += merged;
+    spinlock_unlock(&walk->lock);
+}
+
+int tree_log_apply(struct tree_session *session, struct tree *tree, struct tree_log_walk *walk,
+                   uint32_t limit)
 {
     struct unmerged *table = tree_log_table(tree);
-    struct format_key begin = format_key_of(from);
+    uint64_t least = UINT64_MAX;
+    uint32_t merged = 0;
     int first = 0;
-    *end = !table;
-    if (!table)
+    if (!table) {
+        spinlock_lock(&walk->lock);
+        walk->end = true;
+        spinlock_unlock(&walk->lock);
         return 0;
+    }
+    if (limit > TREE_LOG_APPLY_MAX)
+        limit = TREE_LOG_APPLY_MAX;
     if (!session->apply) /* kept: a task may end in the middle of a call */
         session->apply = calloc(1, sizeof *session->apply);
     struct tree_apply *apply = session->apply;
     if (!apply)
         return pool_fail_memory(&session->pool);
-    if (limit > TREE_LOG_APPLY_MAX)
-        limit = TREE_LOG_APPLY_MAX;
-    uint32_t count =
-        unmerged_take(table, session->pool.epoch, &begin, to, apply->merges, limit, from, least, end);
+    const uint32_t count = apply_take(session, table, walk, apply->merges, limit);
     session->through = session->draining = true;
     apply_puts(session, tree, apply, count);
     for (uint32_t i = 0, put = 0; i < count; i++) {
@@ -150,13 +177,14 @@ int tree_log_apply(struct tree_session *session, struct tree *tree, struct forma
         int status = item ? item->status : apply_delete(session, tree, merge);
         if (!status && item && item->existed)
             release(session, tree, merge, item->old, item->old_length);
-        if (status && merge->sequence < *least)
-            *least = merge->sequence;
-        *merged += !status;
+        if (status && merge->sequence < least)
+            least = merge->sequence;
+        merged += !status;
         first = first ? first : status;
         merging_end(session, tree, merge, status);
     }
     session->through = session->draining = false;
+    apply_tell(walk, least, count, merged);
     return first;
 }
 

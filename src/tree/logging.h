@@ -94,14 +94,24 @@ bool tree_session_replaced(const struct tree_session *session);
 
 /* ---- merging; for src/log/ ---- */
 
-/* One call's share of work. Entries of the index from `from` on, below `to`, in key order; *from moves on.
- * Merges at most `limit` of them into their leaves (the row is this process's own, or on its way from it);
- * *least: see unmerged_take; entries that could not be merged count too. *end: the end of the range was
- * reached. *merged (grows): how many entries were. Two round trips for each 32 entries; in no operation. An
- * error ends it early: what was not merged stays. */
-#define TREE_LOG_APPLY_MAX 128u
-int tree_log_apply(struct tree_session *session, struct tree *tree, struct format_key_copy *from,
-                   const struct format_key *to, uint32_t limit, uint64_t *least, bool *end, uint64_t *merged);
+/* A walk over a range of an index in key order, which several tasks make together: each takes the next
+ * entries and merges them. All zeros but for `least` and the range, to begin with. */
+struct tree_log_walk {
+    struct spinlock lock;
+    /* guarded by the lock: */
+    struct format_key_copy from; /* moves on */
+    const struct format_key *to; /* NULL: no end */
+    uint64_t least; /* UINT64_MAX at first; see unmerged_take; entries that could not be merged count too */
+    uint64_t done, merged; /* entries that were tried; and that are in their leaves */
+    bool end;              /* nothing is left to be taken; shares of others may be under way */
+};
+/* One share of the work: the walk's next entries, `limit` of them at most, go into their leaves (the row is
+ * this process's own, or on its way from it). Two round trips and, for each entry that
+ * splits its leaf, some more; in no operation. Sixteen: between two waits a share keeps its thread from other
+ * tasks. The first error; what was not merged stays. */
+#define TREE_LOG_APPLY_MAX 16u
+int tree_log_apply(struct tree_session *session, struct tree *tree, struct tree_log_walk *walk,
+                   uint32_t limit);
 /* Keys whose last frame may have been written or not are logged again. Costs a commit for each. */
 int tree_log_settle(struct tree_session *session, struct tree *tree);
 /* The index's table; NULL: it has none yet. */

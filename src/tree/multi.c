@@ -30,6 +30,8 @@
 
 /* Items under way together; what needs more than the plain case is done one by one afterwards. */
 #define BATCH 32u
+/* Merging lets others go first behind so many items that it has located: it holds no lock yet (L5). */
+#define LOCATED_MAX 4u
 /* Puts to one leaf that go together: each may write a key block and a slot, and the lock has to be freed. */
 #define GROUP_MAX ((FABRIC_COMMANDS_MAX - 1u) / 2u)
 /* How often the batch is tried with groups that were left to a lock's holder, which let go of it. */
@@ -988,6 +990,8 @@ static void batch_fill(struct tree_batch *batch, struct tree_item **items, size_
 {
     batch->count = 0;
     while (*left && batch->count < BATCH) {
+        if (batch->session->through && batch->count && batch->count % LOCATED_MAX == 0)
+            task_yield();
         struct tree_item *item = (*items)++;
         --*left;
         item->status = tree_key_check(batch->session, batch->tree, item->key, item->key_length);

@@ -139,7 +139,7 @@ void unmerged_settle(struct epoch_slot *slot, struct unmerged_write *write, enum
 bool unmerged_adopt(struct unmerged *table, struct format_key key, const struct format_key *value,
                     uint64_t sequence);
 
-/* ---- merging: one task at a time ---- */
+/* ---- merging ---- */
 
 struct unmerged_merge {
     struct unmerged_node *node;

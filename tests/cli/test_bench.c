@@ -326,6 +326,24 @@ static void a_compute_node_fails_under_load(void **state)
                    "keep their keys");
 }
 
+/* Writers of new keys go on as fast as merging does, all alike: none waits for a whole cycle (before, 27 ms
+ * here), and merging does not wait for one split after the other. */
+static void merging_keeps_up_with_writers(void **state)
+{
+    (void)state;
+    json_t *json = reports_json("--fabric sim --keys 20k --operations 40k --mix insert=1 --memory-nodes 2 "
+                                "--compute-nodes 1 --threads 8 --preset banyan-owned@log=1 "
+                                "--pool-bytes 64M --log-bytes 1M --no-check");
+    const json_t *result = reports_result(json, 0), *log = json_object_get(result, "log");
+    assert_true(reports_number(log, "held_back") > 0);
+    assert_true(reports_number(log, "held_back_longest_us") < 2000);
+    assert_true(reports_number(log, "wait_longest_us") < 2000);
+    assert_true(reports_number(json_object_get(result, "latency_us"), "p999") < 2000);
+    assert_true(reports_number(log, "merged_mops") > 0.9 * reports_number(log, "logged_mops"));
+    assert_true(reports_number(log, "logged_mops") > 0.5);
+    json_decref(json);
+}
+
 /* Each preset's own, or one for all; either way said of each. */
 static void presets_bring_their_leaves(void **state)
 {
@@ -552,6 +570,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_range_moves_under_load),
         cmocka_unit_test(logs_go_with_the_map),
         cmocka_unit_test(a_compute_node_fails_under_load),
+        cmocka_unit_test(merging_keeps_up_with_writers),
         cmocka_unit_test(presets_bring_their_leaves),
         cmocka_unit_test(deletes_and_long_keys),
         cmocka_unit_test(values_in_records),

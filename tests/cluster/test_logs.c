@@ -121,13 +121,13 @@ static void a_process_tells_of_its_log(void **state)
 {
     struct scene *scene = *state;
     static const char *const fields[] = {
-        "log_unmerged_keys:", "log_unmerged_bytes:", "log_lag_entries:",  "log_lag_msec:", "log_segments:",
-        "log_segment_bytes:", "log_entries:",        "log_commits:",      "log_frames:",   "log_degraded:0",
-        "log_unknown:0",      "log_refused:0",       "log_merged:",       "log_cycles:",   "log_waits:",
-        "log_full:0",         "log_inherited:0",     "log_bytes_written:"};
+        "log_unmerged_keys:", "log_unmerged_bytes:", "log_lag_entries:",   "log_lag_msec:", "log_segments:",
+        "log_segment_bytes:", "log_entries:",        "log_commits:",       "log_frames:",   "log_degraded:0",
+        "log_unknown:0",      "log_refused:0",       "log_merged:",        "log_cycles:",   "log_waits:",
+        "log_full:0",         "log_inherited:0",     "log_bytes_written:", "log_held:"};
     static const char *const metrics[] = {"unmerged_keys", "lag_seconds",  "entries_total", "commits_total",
                                           "frames_total",  "merged_total", "waits_total",   "full_total",
-                                          "segments",      "cycles_total", "segment_bytes"};
+                                          "segments",      "cycles_total", "segment_bytes", "held_total"};
     struct process *memory =
         process_start(scene, "memory", ARGUMENTS("memory", "--listen", "127.0.0.1:0", "--size", "64M"));
     const char *address = address_text(memory, 0);

@@ -210,15 +210,12 @@ static void op_many(struct world *world)
 static void merge_some(struct world *world)
 {
     struct process *owner = world->owner;
-    struct format_key_copy from = {0};
-    uint64_t least = UINT64_MAX, merged = 0;
-    bool end;
+    struct tree_log_walk walk = {.least = UINT64_MAX};
     uint8_t key[8];
     key_make((unsigned)random_below(&world->random, KEYS), key);
-    format_key_store(&from, (struct format_key){key, 8});
-    process_check(owner,
-                  tree_log_apply(owner->session, owner->tree, &from, NULL,
-                                 1 + (uint32_t)random_below(&world->random, 100), &least, &end, &merged));
+    format_key_store(&walk.from, (struct format_key){key, 8});
+    process_check(owner, tree_log_apply(owner->session, owner->tree, &walk,
+                                        1 + (uint32_t)random_below(&world->random, 100)));
 }
 
 /* Everything is merged: what is cached is what was written, or nothing. */

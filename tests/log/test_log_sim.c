@@ -17,11 +17,12 @@
 #include <string.h>
 
 #include "base/task.h"
-#include "log/log.h"
+#include "log/state.h"
 #include "swarm/churn_world.h"
 #include "tree/rights.h"
 
 #define COMPUTES    3u
+#define MERGERS     2u /* the second one helps, above all with what `flush` walks */
 #define MICROSECOND UINT64_C(1000)
 #define LEASE_NS    (20 * MICROSECOND)
 
@@ -159,7 +160,7 @@ static void change(struct scene *scene, struct world_task *task)
     const struct churn_place place = {.task = task->number, .tasks = scene->world.task_count};
     churn_task(&task->driver, &scene->churn, &place);
     scene->done++;
-    if (scene->done == scene->world.options.threads * scene->world.options.fibers - 3) {
+    if (scene->done == scene->world.options.threads * scene->world.options.fibers - 2 - MERGERS) {
         scene->finished = true;
         log_stop(scene->logs[task->compute]);
     }
@@ -181,7 +182,7 @@ static void act(struct world_task *task)
         task_sleep(5 * MICROSECOND);
     if (over(scene, task))
         return;
-    if (role > 2) {
+    if (role > 1 + MERGERS) {
         change(scene, task);
         return;
     }
@@ -439,6 +440,86 @@ static void with_a_memory_node_away(void **state)
         away_run(world_seed(i + 1));
 }
 
+/* ---- a helper ---- */
+
+static bool helper_waits(struct log *log)
+{
+    spinlock_lock(&log->lock);
+    const bool waits = log->helpers;
+    spinlock_unlock(&log->lock);
+    return waits;
+}
+
+/* A cycle by a task that takes its last share before its helper takes the last of all. */
+static void flush_with_helper(struct scene *scene, struct world_task *task)
+{
+    struct log *log = scene->logs[task->compute];
+    const struct world_task *helper = &scene->world.tasks[scene->world.options.fibers];
+    const uint64_t keys = 2 * TREE_LOG_APPLY_MAX + 1 + random_below(&task->random, TREE_LOG_APPLY_MAX);
+    while (!helper_waits(log))
+        task_sleep(MICROSECOND);
+    for (uint64_t i = 0; i < keys; i++)
+        must(scene, task, put(task, i, i + 1));
+    must(scene, task, log_flush_all(log, task->session));
+    const struct unmerged *table = tree_log_table(task->tree);
+    const uint64_t left = table ? unmerged_count(table) : 0;
+    if (left || atomic_load_relaxed(&log->published) < keys)
+        world_fail(&scene->world, BANYAN_ECORRUPT,
+                   "a cycle has ended, and %" PRIu64 " of %" PRIu64 " keys are not merged", left, keys);
+    if (!tree_session_stats(helper->session)->cost.writes)
+        world_fail(&scene->world, BANYAN_ECORRUPT, "the helper was not asked to help");
+    log_stop(log);
+    must(scene, task, log_close(log, task->session));
+}
+
+static void help(struct world_task *task)
+{
+    struct scene *scene = task->world->context;
+    struct log *log = scene->logs[task->compute];
+    const unsigned role = task->thread * scene->world.options.fibers + task->fiber;
+    if (task->compute)
+        return;
+    if (role == 0)
+        flush_with_helper(scene, task);
+    if (role == 1)
+        (void)log_merge(log, task->session); /* begins no cycle meanwhile: see help_run */
+    if (role == scene->world.options.fibers) {
+        while (!log->watched)
+            task_sleep(MICROSECOND);
+        (void)log_merge(log, task->session);
+    }
+}
+
+static void own(struct world_task *task)
+{
+    struct scene *scene = task->world->context;
+    take_over(scene, task);
+    heirs_end(scene, 0);
+}
+
+static void help_run(uint64_t seed)
+{
+    struct scene *scene = calloc(1, sizeof *scene);
+    int status = scene_open(scene, 3 * seed + 1, false); /* values of eight bytes */
+    if (!status)
+        scene->logs[0]->options.idle_ns = 1000 * 1000 * MICROSECOND;
+    status = status ? status : world_run_one(&scene->world, 0, own);
+    status = status ? status : world_run(&scene->world, help);
+    struct error error = scene->world.error;
+    scene_close(scene);
+    free(scene);
+    if (status)
+        fail_msg("help: %d: %s; replay: BANYAN_SEED=%" PRIu64 " test_log_sim", status, error.text, seed);
+}
+
+/* L6: the watermark passes what the leader has merged, and what its helpers have. */
+static void a_cycle_ends_with_its_last_helper(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < world_rounds(20); i++)
+        help_run(world_seed(i + 1));
+}
+
 int main(void)
 {
     if (getenv("PART")) /* one of them */
@@ -448,6 +529,7 @@ int main(void)
         cmocka_unit_test(with_lost_connections),
         cmocka_unit_test(with_deaths),
         cmocka_unit_test(with_a_memory_node_away),
+        cmocka_unit_test(a_cycle_ends_with_its_last_helper),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

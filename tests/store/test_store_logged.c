@@ -437,14 +437,12 @@ static void op_sweep(struct world *world)
 static void merge_some(struct world *world)
 {
     struct side *side = &world->side;
-    struct format_key_copy from = {0};
-    uint64_t least = UINT64_MAX, merged = 0;
-    bool end;
+    struct tree_log_walk walk = {.least = UINT64_MAX};
     char key[16];
     uint32_t length = (uint32_t)key_make((unsigned)below(world, KEYS), key);
-    format_key_store(&from, (struct format_key){(const uint8_t *)key, length});
-    check(side, tree_log_apply(side->process->session, side->process->tree, &from, NULL,
-                               1 + (uint32_t)below(world, 60), &least, &end, &merged));
+    format_key_store(&walk.from, (struct format_key){(const uint8_t *)key, length});
+    check(side,
+          tree_log_apply(side->process->session, side->process->tree, &walk, 1 + (uint32_t)below(world, 60)));
 }
 
 static void something(struct world *world)

@@ -287,10 +287,11 @@ static void section_log(struct figures *f)
              l->bytes, l->degraded, l->unknown, l->refused);
     text_add(&f->text,
              "log_merged:%" PRIu64 "\r\nlog_cycles:%" PRIu64 "\r\nlog_cycle_usec_last:%" PRIu64
-             "\r\nlog_waits:%" PRIu64 "\r\nlog_wait_usec_longest:%" PRIu64 "\r\nlog_full:%" PRIu64
-             "\r\nlog_inherited:%" PRIu64 "\r\nlog_inherit_usec_longest:%" PRIu64 "\r\n",
-             l->merged, l->cycles, l->cycle_ns / 1000, l->waits, l->wait_longest_ns / 1000, l->full,
-             l->inherited, l->inherit_longest_ns / 1000);
+             "\r\nlog_held:%" PRIu64 "\r\nlog_held_usec_longest:%" PRIu64 "\r\nlog_waits:%" PRIu64
+             "\r\nlog_wait_usec_longest:%" PRIu64 "\r\nlog_full:%" PRIu64 "\r\nlog_inherited:%" PRIu64
+             "\r\nlog_inherit_usec_longest:%" PRIu64 "\r\n",
+             l->merged, l->cycles, l->cycle_ns / 1000, l->held, l->held_longest_ns / 1000, l->waits,
+             l->wait_longest_ns / 1000, l->full, l->inherited, l->inherit_longest_ns / 1000);
 }
 
 static const struct section {
