@@ -27,7 +27,8 @@ static struct process *serve(struct scene *scene, const char *name)
     return process_start(scene, name, ARGUMENTS("serve", "--listen", "127.0.0.1:0", "--size", "256M"));
 }
 
-/* A redis-server of its own folder; NULL: there is none on this machine. */
+/* A redis-server of its own folder; NULL: there is none on this machine. What it has answered is in its file:
+ * with a sync each second it puts the writing off while one is under way. */
 static struct process *redis(struct scene *scene, const char *name, const char *append_only,
                              struct net_address *address)
 {
@@ -38,7 +39,7 @@ static struct process *redis(struct scene *scene, const char *name, const char *
     struct process *process =
         process_start_other(scene, name, "redis-server",
                             ARGUMENTS("--port", "0", "--unixsocket", path, "--dir", scene->folder, "--save",
-                                      "", "--appendonly", append_only));
+                                      "", "--appendonly", append_only, "--appendfsync", "no"));
     *address = (struct net_address){.kind = NET_UNIX};
     snprintf(address->path, sizeof address->path, "%s", path);
     redisContext *client;
