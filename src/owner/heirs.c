@@ -49,21 +49,36 @@ static bool holds(const struct owner_piece *piece, struct format_key key)
            (!piece->has_upper || format_key_compare(key, format_key_of(&piece->upper)) < 0);
 }
 
-/* Also by several pieces together: a bound at which one was cut may have been taken away again. */
-static bool list_covers(const struct owner_pieces *list, const struct owner_piece *piece)
+/* Of the piece the first part that the list has not; false: it has all of it, maybe in several parts: a bound
+ * at which one was cut may have been taken away again. */
+static bool list_lacks(const struct owner_pieces *list, struct owner_piece *piece)
 {
-    struct format_key at = format_key_of(&piece->lower);
     for (uint32_t i = 0; i < list->count; i++) {
         const struct owner_piece *one = &list->all[i];
-        if (one->number != piece->number || one->epoch != piece->epoch || !holds(one, at))
+        if (one->number != piece->number || one->epoch != piece->epoch ||
+            !holds(one, format_key_of(&piece->lower)))
             continue;
         if (!one->has_upper || (piece->has_upper && format_key_compare(format_key_of(&piece->upper),
                                                                        format_key_of(&one->upper)) <= 0))
-            return true;
-        at = format_key_of(&one->upper);
-        i = UINT32_MAX; /* from the first one on: what covers the rest may lie anywhere */
+            return false;
+        piece->lower = one->upper;
+        i = UINT32_MAX; /* from the first one on: what has the rest may lie anywhere */
     }
-    return false;
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct owner_piece *one = &list->all[i];
+        if (one->number != piece->number || one->epoch != piece->epoch ||
+            !holds(piece, format_key_of(&one->lower)))
+            continue;
+        piece->upper = one->lower;
+        piece->has_upper = true;
+    }
+    return true;
+}
+
+static bool list_covers(const struct owner_pieces *list, const struct owner_piece *piece)
+{
+    struct owner_piece lacking = *piece;
+    return !list_lacks(list, &lacking);
 }
 
 /* What both have in common: the piece's number and epoch; false: nothing. */
@@ -402,7 +417,8 @@ int owner_heirs_adopted(struct owner *owner, struct tree_session *session, const
 
 /* ---- inheriting ---- */
 
-/* The next range that is to be inherited, none that failed; its index is kept until owner_index_put. */
+/* The next range that is to be inherited, none that failed; its index is kept until owner_index_put. *piece:
+ * what was not inherited of it. The rest may have been served, and what its heirs had of it been changed. */
 static struct owner_index *find(struct owner *owner, const struct owner_pieces *failed,
                                 struct format_range *range, struct owner_piece *piece)
 {
@@ -411,10 +427,10 @@ static struct owner_index *find(struct owner *owner, const struct owner_pieces *
     for (uint32_t i = 0; i < owner->copy.count && !index; i++) {
         const struct format_range *one = &owner->copy.ranges[i];
         const struct format_range *upper = owner_map_after(&owner->copy, i);
-        if (!mine_now(owner, one) || !one->heir_count || inherited(owner, one, upper) ||
+        *piece = piece_of(one, upper);
+        if (!mine_now(owner, one) || !one->heir_count || !list_lacks(&owner->inherited, piece) ||
             owner_map_problem(&owner->copy, one->number))
             continue;
-        *piece = piece_of(one, upper);
         if (owner_refused_wait(owner, piece) || list_covers(failed, piece))
             continue;
         index = owner_index_get(owner, one->number);
