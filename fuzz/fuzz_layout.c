@@ -10,6 +10,7 @@
  */
 #include "base/crc32c.h"
 #include "fuzz/fuzz.h"
+#include "memory/memory.h"
 #include "memoryd/staging.h"
 #include "store/record.h"
 #include "format/internal_node.h"
