@@ -217,6 +217,18 @@ static void segment_retire(struct log_stream *stream, struct log_segment *segmen
     stream->used_count++;
 }
 
+/* Its header may be in memory or not, and no frame gets its nonce. What a header says of the segment before
+ * it is said of the number before its own, so none may come behind this one's. Where nothing of the WRITE can
+ * arrive any more (G6) the same segment is begun again, with its number. Else a number is left out. */
+static void segment_unbegun(struct log_stream *stream, struct log_segment *segment, int status)
+{
+    const bool lost = status == BANYAN_ENET || status == BANYAN_EFENCED;
+    struct log_segment **list = lost ? &stream->spare : &stream->broken;
+    stream->next_number = lost ? segment->number : segment->number + 2;
+    segment->next = *list;
+    *list = segment;
+}
+
 /* The current segment is full, or there is none. BANYAN_ENOSPC: there is no room now. 0: the caller looks
  * again. */
 static int stream_switch(struct log_stream *stream, struct tree_session *session)
@@ -231,9 +243,11 @@ static int stream_switch(struct log_stream *stream, struct tree_session *session
         return status;
     status = segment_begin(stream, session, segment);
     spinlock_lock(&stream->lock);
-    /* No frame gets that nonce, so it does not matter whether the header is there, nor that it is not true:
-     * of the one before it a frame has failed meanwhile. */
-    if (status || (segment->trusts && stream->current->broken)) {
+    if (status) {
+        segment_unbegun(stream, segment, status);
+    } else if (segment->trusts && stream->current->broken) {
+        /* No frame gets that nonce, so it does not matter that the header is not true: of the one before it a
+         * frame has failed meanwhile. What the next one says of the one before is nothing. */
         segment->next = stream->broken;
         stream->broken = segment;
     } else {

@@ -414,6 +414,53 @@ static void a_segment_with_a_hole_is_given_back(void **state)
     processes_close(&world);
 }
 
+/* The answer to the next WRITE of a segment's header is lost. */
+struct unheard {
+    struct process *process;
+    unsigned met;
+};
+
+static int lose_header(void *context, struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    struct unheard *unheard = context;
+    const struct fabric_command *write = &list->commands[0];
+    struct format_log_segment header;
+    if (unheard->met || list->count != 1 || write->operation != FABRIC_WRITE ||
+        write->length != FORMAT_LOG_BLOCK || format_log_segment_decode(write->write.data, &header))
+        return wrapper_pass(endpoint, list, list->count);
+    unheard->met++;
+    return process_cut(unheard->process, endpoint, list, list->count);
+}
+
+/* Its header is in memory, and no frame comes there. What the segment that took its place says of the one
+ * before says nothing of it: nothing is corrupt. */
+static void a_header_whose_answer_is_lost(void **state)
+{
+    (void)state;
+    processes_open(&world, 1, 1 << 20);
+    struct process *first = process_start(&world), *second = process_start(&world);
+    struct unheard unheard = {.process = first};
+    process_own(&world, first);
+    heirs_end(&world, first);
+    put_keys(first, 0, 20, 1);
+    const uint64_t number = first->log->streams[0].current->number;
+    process_hooked(first, lose_header, &unheard);
+    for (unsigned i = 0; i < 4000 && !unheard.met; i++) {
+        const int status = process_put(first, i % 20, 2);
+        assert_true(!status || (unheard.met && (status == BANYAN_ENET || status == BANYAN_EUNKNOWN)));
+    }
+    process_hooked(first, NULL, NULL);
+    assert_int_equal(unheard.met, 1);
+    process_own_still(&world, first);
+    put_keys(first, 0, 20, 3);
+    assert_true(first->log->streams[0].current->number > number);
+    assert_true(first->log->streams[0].current->trusts);
+    process_dies(&world, first);
+    process_own(&world, second);
+    assert_int_equal(keys_right(second, 0, 20, 3), 20);
+    processes_close(&world);
+}
+
 /* ---- unknown outcomes ---- */
 
 /* The n-th frame's list is cut before or behind its WRITE. */
@@ -1105,6 +1152,7 @@ int main(void)
         cmocka_unit_test(a_frame_beside_one_that_comes),
         cmocka_unit_test(room_given_back_behind_a_header),
         cmocka_unit_test(a_segment_with_a_hole_is_given_back),
+        cmocka_unit_test(a_header_whose_answer_is_lost),
         cmocka_unit_test(an_unknown_outcome_is_settled),
         cmocka_unit_test(a_doubtful_key_in_a_range_that_leaves),
         cmocka_unit_test(a_doubtful_key_in_a_log_that_is_full),
