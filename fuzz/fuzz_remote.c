@@ -554,8 +554,10 @@ static void do_reconnect(struct trial *trial)
     struct remote_fabric *remote = (struct remote_fabric *)trial->fabric;
     uint64_t due = UINT64_MAX;
     fuzz_clock_ns += 2 * DELAY_LAST;
-    reconnect_nodes(remote, &due);
-    reconnect_links(remote, &due);
+    for (uint16_t i = 0; i < remote->count; i++) {
+        reconnect_control(&remote->nodes[i], &due);
+        reconnect_links(&remote->nodes[i], &due);
+    }
 }
 
 static void step(struct trial *trial)
