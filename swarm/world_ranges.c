@@ -206,6 +206,40 @@ static const char *working(const struct world *world, unsigned *number)
     return NULL;
 }
 
+/* Ranges in the map whose owner does not live. */
+struct left {
+    const struct world *world;
+    unsigned count;
+};
+
+static bool lives(const struct world *world, struct fabric_process process)
+{
+    for (unsigned i = 0; i < world->compute_count; i++) {
+        const struct fabric *fabric = world->computes[i].fabric;
+        if (!fabric || !sim_compute_alive(world->sim, (int)i))
+            continue;
+        const struct fabric_process self = fabric_self(fabric);
+        if (self.instance == process.instance && self.compute_id == process.compute_id)
+            return true;
+    }
+    return false;
+}
+
+static void left_visit(void *context, const struct owner_range *range)
+{
+    struct left *left = context;
+    left->count += range->owner.compute_id && !lives(left->world, range->owner);
+}
+
+/* Keepers find out one after another who is dead, and some wait for an answer of a dead one meanwhile: until
+ * a range has been taken over, nobody has anything of it to inherit or to merge. */
+static bool is_left(struct world_task *task)
+{
+    const struct world_keepers *keepers = task->world->computes[task->compute].keepers;
+    struct left left = {.world = task->world};
+    return keepers && !owner_list(keepers->owner, task->session, left_visit, &left) && left.count > 0;
+}
+
 void world_ranges_settle(struct world_task *task)
 {
     struct world *world = task->world;
@@ -214,6 +248,8 @@ void world_ranges_settle(struct world_task *task)
     while (changing(world) && !driver_stopped(&task->driver))
         task_sleep(read_lease(world));
     task_sleep(SETTLE_TICKS * TICK_LEASES * read_lease(world));
+    for (unsigned i = 0; i < WORK_LOOKS && is_left(task) && !driver_stopped(&task->driver); i++)
+        task_sleep(read_lease(world));
     /* What is under way has locks, and blocks that nothing names yet. */
     unsigned looks = 0, number = 0;
     const char *work = NULL;
