@@ -216,10 +216,8 @@ static bool lives(const struct world *world, struct fabric_process process)
 {
     for (unsigned i = 0; i < world->compute_count; i++) {
         const struct fabric *fabric = world->computes[i].fabric;
-        if (!fabric || !sim_compute_alive(world->sim, (int)i))
-            continue;
-        const struct fabric_process self = fabric_self(fabric);
-        if (self.instance == process.instance && self.compute_id == process.compute_id)
+        if (fabric && sim_compute_alive(world->sim, (int)i) &&
+            fabric_process_equal(fabric_self(fabric), process))
             return true;
     }
     return false;

@@ -729,21 +729,31 @@ static int lose_the_range(void *context, struct tree_session *session, struct tr
     return 0;
 }
 
+/* A's lease is the one of `lapse`, through `ops`; who waits for it loses the range. Returns the operations of
+ * before, for the end. */
+static const struct fabric_ops *lapse_open(struct rig *rig, struct fabric_ops *ops)
+{
+    static const struct fabric_peer_ops peers = {.self = lease_self, .lease_alive = lease_alive};
+    struct side *side = &rig->sides[A];
+    const struct fabric_ops *const plain = side->fabric->ops;
+    struct tree_forward forward = owners_forward;
+    *ops = *plain;
+    ops->peers = &peers;
+    side->fabric->ops = ops;
+    forward.pause = lose_the_range;
+    tree_compute_set_forward(side->compute, &forward, &rig->ways[A]);
+    return plain;
+}
+
 /* What a try has found in the cache says nothing of what the owner does afterwards. */
 static void answers_of_lapsed_tries_are_forgotten(void **state)
 {
-    static const struct fabric_peer_ops peers = {.self = lease_self, .lease_alive = lease_alive};
     struct rig rig;
+    struct fabric_ops ops;
     rig_open(&rig);
     struct side *side = &rig.sides[A];
-    const struct fabric_ops *const plain = side->fabric->ops;
-    struct fabric_ops ops = *plain;
-    struct tree_forward forward = owners_forward;
+    const struct fabric_ops *const plain = lapse_open(&rig, &ops);
     uint8_t key[8], value[VALUE_BYTES] = {3};
-    ops.peers = &peers;
-    side->fabric->ops = &ops;
-    forward.pause = lose_the_range;
-    tree_compute_set_forward(side->compute, &forward, &rig.ways[A]);
     key_make(5, key);
     for (unsigned empty = 0; empty < 2; empty++) {
         lapse = (struct lapse){.rig = &rig, .empty = empty};
@@ -771,17 +781,11 @@ static void answers_of_lapsed_tries_are_forgotten(void **state)
  * also where it lapses between two looks. */
 static void what_waits_for_nothing_does_not_pause(void **state)
 {
-    static const struct fabric_peer_ops peers = {.self = lease_self, .lease_alive = lease_alive};
     struct rig rig;
+    struct fabric_ops ops;
     rig_open(&rig);
     struct side *side = &rig.sides[A];
-    const struct fabric_ops *const plain = side->fabric->ops;
-    struct fabric_ops ops = *plain;
-    struct tree_forward forward = owners_forward;
-    ops.peers = &peers;
-    side->fabric->ops = &ops;
-    forward.pause = lose_the_range;
-    tree_compute_set_forward(side->compute, &forward, &rig.ways[A]);
+    const struct fabric_ops *const plain = lapse_open(&rig, &ops);
     lapse = (struct lapse){.rig = &rig};
     adopt_all(&rig, (const struct part[]){{0, A}}, 1);
     assert_int_equal(put(&rig, A, 5, 1), 0);
