@@ -132,8 +132,9 @@ static struct owner_item item_of(const struct tree_forwarded *asked)
 {
     const struct tree_exchange *exchange = asked->exchange;
     if (!exchange)
-        return (struct owner_item){
-            .kind = OWNER_ITEM_LOOKUP, .key = asked->key, .key_length = asked->key_length};
+        return (struct owner_item){.kind = asked->settled ? OWNER_ITEM_SETTLED : OWNER_ITEM_LOOKUP,
+                                   .key = asked->key,
+                                   .key_length = asked->key_length};
     return (struct owner_item){.kind = OWNER_ITEM_EXCHANGE,
                                .key = exchange->key,
                                .key_length = exchange->key_length,
@@ -234,10 +235,11 @@ static int forward_many(void *context, struct tree_session *session, struct tree
 }
 
 static int forward_lookup(void *context, struct tree_session *session, struct tree *tree,
-                          struct fabric_process peer, const void *key, size_t key_length, void *value,
-                          size_t *length)
+                          struct fabric_process peer, const void *key, size_t key_length, bool settled,
+                          void *value, size_t *length)
 {
-    struct tree_forwarded one = {.key = key, .key_length = key_length, .value = value, .length = length};
+    struct tree_forwarded one = {
+        .key = key, .key_length = key_length, .settled = settled, .value = value, .length = length};
     int status = forward_many(context, session, tree, peer, &one, 1);
     return status ? status : one.status;
 }

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#define MESSAGE_VERSION 2u
+#define MESSAGE_VERSION 3u
 #define REQUEST_MARK    'o'
 #define REPLY_MARK      'O'
 #define HEADER_BYTES    16u
@@ -146,6 +146,7 @@ static bool item_good(const struct owner_item *item, uint8_t flags)
         return false;
     switch (item->kind) {
     case OWNER_ITEM_LOOKUP:
+    case OWNER_ITEM_SETTLED:
     case OWNER_ITEM_BORDER:
         return !flags && item->expect == TREE_EXPECT_ANYTHING;
     case OWNER_ITEM_EXCHANGE:

@@ -20,7 +20,8 @@
 /* A reply of as many items always fits. */
 #define OWNER_REPLY_BYTES (16u + OWNER_MESSAGE_ITEMS * (3u + FORMAT_VALUE_MAX))
 
-enum owner_item_kind { OWNER_ITEM_LOOKUP = 1, OWNER_ITEM_EXCHANGE, OWNER_ITEM_BORDER };
+/* SETTLED: a lookup of what a change is decided on, as tree_lookup_settled_here. */
+enum owner_item_kind { OWNER_ITEM_LOOKUP = 1, OWNER_ITEM_EXCHANGE, OWNER_ITEM_BORDER, OWNER_ITEM_SETTLED };
 
 struct owner_item {
     enum owner_item_kind kind;
@@ -36,7 +37,7 @@ struct owner_answer {
     int status; /* 0 or a negative banyan_error */
     bool existed;
     bool replaced;        /* EXCHANGE: as struct tree_exchange */
-    const uint8_t *value; /* LOOKUP: found; EXCHANGE: what the key held */
+    const uint8_t *value; /* LOOKUP, SETTLED: found; EXCHANGE: what the key held */
     size_t length;
 };
 

@@ -29,8 +29,8 @@ static void lookup(struct owner_service *service, struct tree *tree, const struc
     OWNER_COUNT(service->owner, served_lookups, 1);
     answer->length = sizeof service->value;
     answer->value = service->value;
-    answer->status = tree_lookup_here(service->session, tree, item->key, item->key_length, service->value,
-                                      &answer->length);
+    answer->status = (item->kind == OWNER_ITEM_SETTLED ? tree_lookup_settled_here : tree_lookup_here)(
+        service->session, tree, item->key, item->key_length, service->value, &answer->length);
     answer->existed = !answer->status;
 }
 
@@ -57,7 +57,7 @@ static void serve_item(struct owner_service *service, struct owner_index *index,
                        const struct owner_item *item, struct owner_answer *answer)
 {
     *answer = (struct owner_answer){.status = BANYAN_EFENCED};
-    if (index && item->kind == OWNER_ITEM_LOOKUP)
+    if (index && (item->kind == OWNER_ITEM_LOOKUP || item->kind == OWNER_ITEM_SETTLED))
         lookup(service, index->tree, item, answer);
     else if (index && item->kind == OWNER_ITEM_EXCHANGE)
         exchange(service, index->tree, item, answer);

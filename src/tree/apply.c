@@ -190,12 +190,6 @@ int tree_log_apply(struct tree_session *session, struct tree *tree, struct tree_
 
 /* ---- keys whose last frame may have been written or not ---- */
 
-static enum tree_verdict keep(void *context, const void *old, size_t old_length, void *value, size_t *length)
-{
-    (void)context, (void)old, (void)old_length, (void)value, (void)length;
-    return TREE_KEEP;
-}
-
 int tree_log_settle(struct tree_session *session, struct tree *tree)
 {
     struct unmerged *table = tree_log_table(tree);
@@ -206,7 +200,7 @@ int tree_log_settle(struct tree_session *session, struct tree *tree)
         bool same = last.length == key.length && !memcmp(last.bytes, key.bytes, key.length);
         last = key;
         status = same ? BANYAN_EFENCED /* the range is not this process's any more */
-                      : tree_modify_here(session, tree, key.bytes, key.length, keep, NULL);
+                      : tree_modify_here(session, tree, key.bytes, key.length, tree_keep, NULL);
     }
     session->draining = false;
     return status;

@@ -18,8 +18,8 @@ static int forwarded(struct tree_session *session, struct fabric_process owner, 
     return status == BANYAN_EFENCED ? TREE_WAIT : status;
 }
 
-int tree_forward_lookup(struct tree_session *session, struct tree *tree, struct format_key key, void *value,
-                        size_t *length)
+int tree_forward_lookup(struct tree_session *session, struct tree *tree, struct format_key key, bool settled,
+                        void *value, size_t *length)
 {
     const struct tree_compute *compute = session->compute;
     const struct fabric_process owner = session->owner;
@@ -28,7 +28,7 @@ int tree_forward_lookup(struct tree_session *session, struct tree *tree, struct 
         return TREE_WAIT;
     return forwarded(session, owner,
                      compute->forward.lookup(compute->forward_context, session, tree, owner, key.bytes,
-                                             key.length, value, length));
+                                             key.length, settled, value, length));
 }
 
 int tree_forward_exchange(struct tree_session *session, struct tree *tree, struct tree_exchange *exchange)
@@ -62,7 +62,7 @@ static int old_read(struct tree_session *session, struct tree *tree, struct tree
     exchange->old_length = sizeof exchange->old;
     int status = tree_lookup_try(session, tree, key, exchange->old, &exchange->old_length);
     if (status == TREE_FORWARD)
-        status = tree_forward_lookup(session, tree, key, exchange->old, &exchange->old_length);
+        status = tree_forward_lookup(session, tree, key, true, exchange->old, &exchange->old_length);
     exchange->existed = !status;
     return status == BANYAN_ENOTFOUND ? 0 : status;
 }

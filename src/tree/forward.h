@@ -10,8 +10,9 @@
 #include "format/key.h"
 #include "tree/rights.h"
 
-int tree_forward_lookup(struct tree_session *session, struct tree *tree, struct format_key key, void *value,
-                        size_t *length);
+/* `settled`: as tree_lookup_settled_here. */
+int tree_forward_lookup(struct tree_session *session, struct tree *tree, struct format_key key, bool settled,
+                        void *value, size_t *length);
 int tree_forward_exchange(struct tree_session *session, struct tree *tree, struct tree_exchange *exchange);
 /* Has the owner deliver entries, as tree_forward.scan does. */
 int tree_forward_scan(struct tree_session *session, struct tree *tree, const struct tree_range *range,

@@ -25,6 +25,8 @@ int tree_leaf_mend(struct tree_session *session, struct tree *tree, struct forma
  * the exchange, which says the same. *asked: its owner has done it. */
 int tree_change(struct tree_session *session, struct tree *tree, tree_modify_function *function,
                 void *context, struct tree_exchange *exchange, bool *asked);
+/* A function that changes nothing, for a look at the key behind all changes of it that are under way. */
+enum tree_verdict tree_keep(void *context, const void *old, size_t old_length, void *value, size_t *length);
 /* Whether no slot of these is taken but one; they have been found valid. */
 bool tree_only_entry(const struct format_layout *layout, const uint8_t *image, uint32_t seed, uint32_t first,
                      uint32_t count, uint32_t except);

@@ -415,7 +415,7 @@ int tree_lookup(struct tree_session *session, struct tree *tree, const void *key
                      : tree_lookup_try(session, tree, key, value, length);
         if (status == TREE_FORWARD) {
             tree_turn_ask(&turn);
-            status = tree_forward_lookup(session, tree, key, value, length);
+            status = tree_forward_lookup(session, tree, key, false, value, length);
         }
     } while (tree_turn_again(session, tree, &turn, &status));
     return status ? lookup_failed(session, tree, status) : 0;

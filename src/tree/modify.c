@@ -1070,6 +1070,25 @@ static enum tree_verdict exchange_change(void *context, const void *old, size_t 
     return TREE_PUT;
 }
 
+enum tree_verdict tree_keep(void *context, const void *old, size_t old_length, void *value, size_t *length)
+{
+    (void)context, (void)old, (void)old_length, (void)value, (void)length;
+    return TREE_KEEP;
+}
+
+int tree_lookup_settled_here(struct tree_session *session, struct tree *tree, const void *key,
+                             size_t key_length, void *value, size_t *length)
+{
+    struct unmerged *table = tree_log_table(tree);
+    struct change change = {.session = session,
+                            .tree = tree,
+                            .key = {key, (uint32_t)key_length},
+                            .function = tree_keep,
+                            .mine = true};
+    int status = table && unmerged_unsettled(table, change.key) ? change_run(&change) : 0;
+    return status ? status : tree_lookup_here(session, tree, key, key_length, value, length);
+}
+
 int tree_exchange_here(struct tree_session *session, struct tree *tree, struct tree_exchange *exchange)
 {
     struct change change = {.session = session,

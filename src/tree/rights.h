@@ -107,11 +107,15 @@ struct tree_exchange {
     bool replaced; /* of a change that was done: tree_session_replaced, of the process that did it */
 };
 
-/* Both: BANYAN_EFENCED where this process does not own the key's range: nothing was done. Else as tree_lookup
+/* All: BANYAN_EFENCED where this process does not own the key's range: nothing was done. Else as tree_lookup
  * and tree_compare_and_set; tree_exchange_here is BANYAN_ECONFLICT where the key does not hold what is
  * expected. */
 int tree_lookup_here(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
                      void *value, size_t *length);
+/* The same for a change that is to be decided on what is found, and may come to nothing: behind every change
+ * of the key that is in the log's table by now, of unknown outcome or not committed yet (L3). */
+int tree_lookup_settled_here(struct tree_session *session, struct tree *tree, const void *key,
+                             size_t key_length, void *value, size_t *length);
 int tree_exchange_here(struct tree_session *session, struct tree *tree, struct tree_exchange *exchange);
 
 /* Where a part of a scan ended. */
@@ -132,6 +136,7 @@ struct tree_forwarded {
     struct tree_exchange *exchange; /* NULL: a lookup of what follows */
     const void *key;
     size_t key_length;
+    bool settled; /* a lookup: tree_lookup_settled_here */
     void *value;
     size_t *length; /* as tree_lookup's */
     int status;     /* out */
@@ -148,7 +153,7 @@ struct tree_forwarded {
  */
 struct tree_forward {
     int (*lookup)(void *context, struct tree_session *session, struct tree *tree, struct fabric_process owner,
-                  const void *key, size_t key_length, void *value, size_t *length);
+                  const void *key, size_t key_length, bool settled, void *value, size_t *length);
     int (*exchange)(void *context, struct tree_session *session, struct tree *tree,
                     struct fabric_process owner, struct tree_exchange *exchange);
     int (*wait)(void *context, struct tree_session *session, struct tree *tree, struct fabric_process owner,

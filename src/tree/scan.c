@@ -584,7 +584,7 @@ static int owner_settle(struct scan *scan)
         memset(key.bytes + key.length, 0, (size_t)least - key.length);
     if (key.length < least || key.length > geometry->key_bytes)
         key.length = key.length < least ? least : geometry->key_bytes;
-    int status = tree_forward_lookup(scan->session, scan->tree, format_key_of(&key), value, &length);
+    int status = tree_forward_lookup(scan->session, scan->tree, format_key_of(&key), false, value, &length);
     return status == BANYAN_ENOTFOUND ? 0 : status;
 }
 

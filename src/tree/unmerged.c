@@ -197,6 +197,19 @@ enum unmerged_found unmerged_find(struct unmerged *table, struct format_key key,
     return found;
 }
 
+bool unmerged_unsettled(struct unmerged *table, struct format_key key)
+{
+    if (!atomic_load_relaxed(&table->entries)) /* relaxed: as in unmerged_find */
+        return false;
+    uint64_t hash = format_key_hash(key);
+    struct unmerged_shard *shard = &table->shards[hash % UNMERGED_SHARDS];
+    spinlock_lock(&shard->lock);
+    const struct unmerged_node *node = node_find(shard, hash, key);
+    const bool unsettled = node && node->pending.present;
+    spinlock_unlock(&shard->lock);
+    return unsettled;
+}
+
 /* ---- the latch ---- */
 
 struct unmerged_node *unmerged_latch(struct unmerged *table, struct format_key key, void *work, bool *taken)

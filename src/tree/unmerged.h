@@ -45,6 +45,9 @@ enum unmerged_found { UNMERGED_NONE, UNMERGED_VALUE, UNMERGED_DELETED };
 enum unmerged_found unmerged_find(struct unmerged *table, struct format_key key, uint8_t *value,
                                   uint32_t *length, uint32_t random, uint32_t *met);
 
+/* Whether a change of the key is pending, or doubtful. */
+bool unmerged_unsettled(struct unmerged *table, struct format_key key);
+
 /* A run of committed entries, for a scan that lays them over leaves that it reads LATER. */
 struct unmerged_item {
     struct format_key key, value; /* value.bytes NULL: deleted */

@@ -180,15 +180,27 @@ struct process *process_start(struct processes *processes)
 
 /* ---- who owns ---- */
 
+static void adopt_row(struct processes *processes, struct process *process, const struct tree_rights_row *row)
+{
+    processes->version++;
+    process_check(process, tree_rights_adopt(process->session, process->tree, processes->version,
+                                             fabric_incarnation(process->fabric), row, 1));
+}
+
 static void adopt(struct processes *processes, struct process *process, enum tree_right right)
 {
     struct tree_rights_row row = {.right = right,
                                   .epoch = process->epoch,
                                   .logged = right == TREE_OWNED,
                                   .drains = right == TREE_MOVING};
-    processes->version++;
-    process_check(process, tree_rights_adopt(process->session, process->tree, processes->version,
-                                             fabric_incarnation(process->fabric), &row, 1));
+    adopt_row(processes, process, &row);
+}
+
+void process_others(struct processes *processes, struct process *process, const struct process *owner)
+{
+    struct tree_rights_row row = {
+        .right = TREE_OTHERS, .owner = fabric_self(owner->fabric), .epoch = owner->epoch, .logged = true};
+    adopt_row(processes, process, &row);
 }
 
 void process_moving(struct processes *processes, struct process *process)

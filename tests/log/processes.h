@@ -63,6 +63,8 @@ void process_attach(struct process *process, struct tree *tree);
 void process_own(struct processes *processes, struct process *process);
 /* Its table of rights as it is, in a new version: its connections were lost. */
 void process_own_still(struct processes *processes, struct process *process);
+/* Its table of rights says that the index is `owner`'s, and logged. */
+void process_others(struct processes *processes, struct process *process, const struct process *owner);
 /* The index is on its way from the process. */
 void process_moving(struct processes *processes, struct process *process);
 /* The owner goes, with what it has not merged: no list of it arrives any more. It is an heir. */

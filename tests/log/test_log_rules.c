@@ -11,6 +11,7 @@
 #include "log/reader.h"
 #include "log/state.h"
 #include "tree/index.h"
+#include "tree/owners.h"
 #include "tree/owned_cache.h"
 #include "tree/wrapper.h"
 
@@ -506,6 +507,47 @@ static void an_unknown_outcome_is_settled(void **state)
         process_dies(&world, first);
         process_own(&world, second);
         assert_int_equal(process_get(second, 5), 2);
+        processes_close(&world);
+    }
+}
+
+static enum tree_verdict delete_if_there(void *context, const void *old, size_t old_length, void *value,
+                                         size_t *length)
+{
+    (void)old_length, (void)value, (void)length;
+    *(bool *)context = old;
+    return old ? TREE_DELETE : TREE_KEEP;
+}
+
+/* A change of another process that comes to nothing, as a deletion of what is not there, is acknowledged
+ * without an entry. So what it is decided on comes behind a write of unknown outcome: else that takes effect
+ * after it. */
+static void a_change_from_afar_behind_an_unknown_outcome(void **state)
+{
+    (void)state;
+    for (unsigned arrives = 0; arrives < 2; arrives++) {
+        processes_open(&world, 1, 0);
+        struct process *first = process_start(&world), *second = process_start(&world);
+        struct owners_way way = {.count = 1,
+                                 .peers = {{fabric_self(first->fabric), first->spare, first->tree}}};
+        struct cut cut = {.process = first, .arrives = arrives, .frames = 1};
+        uint8_t key[8];
+        bool found = false;
+        process_own(&world, first);
+        tree_compute_set_forward(second->compute, &owners_forward, &way);
+        process_others(&world, second, first);
+        process_hooked(first, cut_frame, &cut);
+        assert_int_equal(process_put(first, 5, 2), BANYAN_EUNKNOWN);
+        process_hooked(first, NULL, NULL);
+        process_own_still(&world, first);
+        key_of(5, key);
+        assert_int_equal(process_get(second, 5), 0); /* it has not happened yet, for any reader */
+        process_check(second,
+                      tree_modify(second->session, second->tree, key, sizeof key, delete_if_there, &found));
+        assert_true(found);
+        process_check(first, tree_log_settle(first->session, first->tree));
+        assert_int_equal(process_get(first, 5), 0);
+        assert_int_equal(process_get(second, 5), 0);
         processes_close(&world);
     }
 }
@@ -1154,6 +1196,7 @@ int main(void)
         cmocka_unit_test(a_segment_with_a_hole_is_given_back),
         cmocka_unit_test(a_header_whose_answer_is_lost),
         cmocka_unit_test(an_unknown_outcome_is_settled),
+        cmocka_unit_test(a_change_from_afar_behind_an_unknown_outcome),
         cmocka_unit_test(a_doubtful_key_in_a_range_that_leaves),
         cmocka_unit_test(a_doubtful_key_in_a_log_that_is_full),
         cmocka_unit_test(a_connection_that_is_lost_again_and_again),

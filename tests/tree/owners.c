@@ -22,13 +22,15 @@ static int told(struct tree_session *session, const struct owners_peer *peer, in
 }
 
 int owners_lookup(struct owners_way *way, struct tree_session *session, struct fabric_process owner,
-                  const void *key, size_t key_length, void *value, size_t *length)
+                  const void *key, size_t key_length, bool settled, void *value, size_t *length)
 {
     struct owners_peer *peer = peer_of(way, owner);
     way->lookups++;
     if (!peer)
         return BANYAN_EFENCED;
-    return told(session, peer, tree_lookup_here(peer->session, peer->tree, key, key_length, value, length));
+    return told(session, peer,
+                (settled ? tree_lookup_settled_here : tree_lookup_here)(peer->session, peer->tree, key,
+                                                                        key_length, value, length));
 }
 
 int owners_exchange(struct owners_way *way, struct tree_session *session, struct fabric_process owner,
@@ -42,11 +44,11 @@ int owners_exchange(struct owners_way *way, struct tree_session *session, struct
 }
 
 static int way_lookup(void *context, struct tree_session *session, struct tree *tree,
-                      struct fabric_process owner, const void *key, size_t key_length, void *value,
-                      size_t *length)
+                      struct fabric_process owner, const void *key, size_t key_length, bool settled,
+                      void *value, size_t *length)
 {
     (void)tree;
-    return owners_lookup(context, session, owner, key, key_length, value, length);
+    return owners_lookup(context, session, owner, key, key_length, settled, value, length);
 }
 
 static int way_exchange(void *context, struct tree_session *session, struct tree *tree,
@@ -66,7 +68,7 @@ static int way_many(void *context, struct tree_session *session, struct tree *tr
         struct tree_forwarded *item = &items[i];
         item->status = item->exchange ? owners_exchange(way, session, owner, item->exchange)
                                       : owners_lookup(way, session, owner, item->key, item->key_length,
-                                                      item->value, item->length);
+                                                      item->settled, item->value, item->length);
     }
     return 0;
 }

@@ -28,7 +28,7 @@ extern const struct tree_forward owners_forward;
 
 /* The answers of the peer that is the owner; for hooks with another context. */
 int owners_lookup(struct owners_way *way, struct tree_session *session, struct fabric_process owner,
-                  const void *key, size_t key_length, void *value, size_t *length);
+                  const void *key, size_t key_length, bool settled, void *value, size_t *length);
 int owners_exchange(struct owners_way *way, struct tree_session *session, struct fabric_process owner,
                     struct tree_exchange *exchange);
 

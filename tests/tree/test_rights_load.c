@@ -60,10 +60,10 @@ static struct owners_way *way_of(struct load *load, const struct tree_session *s
 }
 
 static int ask_lookup(void *context, struct tree_session *session, struct tree *tree,
-                      struct fabric_process owner, const void *key, size_t key_length, void *value,
-                      size_t *length)
+                      struct fabric_process owner, const void *key, size_t key_length, bool settled,
+                      void *value, size_t *length)
 {
-    return owners_lookup(way_of(context, session), session, owner, key, key_length, value, length);
+    return owners_lookup(way_of(context, session), session, owner, key, key_length, settled, value, length);
 }
 
 static int ask_exchange(void *context, struct tree_session *session, struct tree *tree,
