@@ -60,7 +60,7 @@ static void try_message(bool request, const uint8_t *bytes, size_t length)
     if (!again)
         abort();
     if (request)
-        owner_request_begin(&writer, again, room, reader.number, reader.version);
+        owner_request_begin(&writer, again, room, reader.number, reader.version, reader.given_up);
     else
         owner_reply_begin(&writer, again, room, reader.version);
     while (!status)

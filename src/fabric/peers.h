@@ -110,6 +110,9 @@ struct fabric_peer_request {
     struct fabric_process from;
     const void *bytes; /* nothing in them has been validated */
     size_t length;
+    /* Atomic; until it is replied to: not 0 once its caller's connection has ended, so that no answer can be
+     * waited for. NULL: this backend does not tell. */
+    const uint32_t *gone;
 };
 /* Suspends the calling task until a request comes to this endpoint's process; which of the endpoints that
  * wait gets it is the backend's choice. Each request must be replied to, by the same task. BANYAN_EABORT:

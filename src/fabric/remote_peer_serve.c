@@ -117,7 +117,7 @@ void remote_peer_hang_up(struct peer_connection *connection, const char *why)
         peer_connection_free(connection);
         return;
     }
-    connection->dead = true; /* freed with the last reply */
+    atomic_store_relaxed(&connection->dead, 1u); /* a flag that orders nothing; freed with the last reply */
 }
 
 static bool may_take(const struct peer_connection *connection)
@@ -138,8 +138,10 @@ static bool take_request(struct peer_connection *connection, const struct peer_m
         return false;
     *request = (struct peer_request){.connection = connection, .id = message->id};
     memcpy(request->bytes, message->bytes, message->length);
-    request->request = (struct fabric_peer_request){
-        .from = connection->talk.peer, .bytes = request->bytes, .length = message->length};
+    request->request = (struct fabric_peer_request){.from = connection->talk.peer,
+                                                    .bytes = request->bytes,
+                                                    .length = message->length,
+                                                    .gone = &connection->dead};
     enqueue(&connection->endpoint->peers, request);
     remote_endpoint_peers_wake(connection->endpoint, false);
     return true;

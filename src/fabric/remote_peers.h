@@ -53,7 +53,7 @@ struct peer_connection {
     uint32_t taken;  /* requests that were not replied to */
     uint32_t queued; /* of those, the ones that no task has received */
     bool paused;     /* it is not read: too much of it is under way */
-    bool dead;       /* closed; freed with the last reply */
+    uint32_t dead;   /* atomic, written by the owner: closed; freed with the last reply */
     char from[NET_TEXT_MAX];
 };
 

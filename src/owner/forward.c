@@ -34,8 +34,9 @@ static int call_begin(struct call *call, struct owner *owner, struct tree_sessio
     if (!call->request)
         return pool_fail_memory(tree_session_pool(session));
     call->reply = call->request + bytes;
+    /* Acquire: pairs with give_up. What a client asks for behind an unknown outcome bears the count. */
     owner_request_begin(&call->writer, call->request, bytes, tree_number(tree),
-                        atomic_load_relaxed(&owner->adopted));
+                        atomic_load_relaxed(&owner->adopted), atomic_load_acquire(&owner->given_up));
     return 0;
 }
 
@@ -93,11 +94,22 @@ static int call_send(struct call *call)
     return 0;
 }
 
+static bool may_be_done(int status)
+{
+    return status && status != BANYAN_EFENCED && status != BANYAN_EVERSION && status != BANYAN_ENOMEM;
+}
+
+/* No answer to exchanges is waited for any more. Before their outcome is told. */
+static void give_up(struct owner *owner)
+{
+    (void)atomic_add_release(&owner->given_up, 1); /* release: pairs with call_begin */
+}
+
 /* Of an exchange: whether it was done is not known. */
 static int unknown(struct call *call, int status)
 {
     char text[OWNER_TEXT_BYTES];
-    if (status == BANYAN_EFENCED || status == BANYAN_EVERSION || status == BANYAN_ENOMEM)
+    if (!may_be_done(status))
         return status;
     return pool_fail(tree_session_pool(call->session), BANYAN_EUNKNOWN,
                      "the write may have taken effect: %s did not answer",
@@ -183,7 +195,7 @@ static int send_some(struct owner *owner, struct tree_session *session, struct t
                      struct fabric_process peer, struct tree_forwarded *asked, uint32_t count, uint32_t *sent)
 {
     struct call call;
-    size_t bytes = 16;
+    size_t bytes = OWNER_REQUEST_HEADER;
     *sent = 0;
     for (uint32_t i = 0; i < count && i < OWNER_MESSAGE_ITEMS; i++)
         bytes += item_bytes(&asked[i]);
@@ -198,12 +210,16 @@ static int send_some(struct owner *owner, struct tree_session *session, struct t
         ++*sent;
     }
     int call_status = call_send(&call);
+    if (may_be_done(call_status))
+        give_up(owner);
     for (uint32_t i = 0; i < *sent; i++) {
         struct tree_forwarded *one = &asked[i];
         struct owner_answer answer;
         int bad = call_status ? 0 : owner_reply_next(&call.reader, &answer);
-        if (bad)
+        if (bad) {
             call_status = nonsense(&call);
+            give_up(owner);
+        }
         if (one->exchange)
             one->status =
                 call_status ? unknown(&call, call_status) : take_exchanged(&call, one->exchange, &answer);

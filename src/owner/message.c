@@ -7,7 +7,7 @@
 #define MESSAGE_VERSION 3u
 #define REQUEST_MARK    'o'
 #define REPLY_MARK      'O'
-#define HEADER_BYTES    16u
+#define HEADER_BYTES    16u /* of a reply */
 #define ITEM_BYTES      6u
 #define ANSWER_BYTES    3u
 #define FLAG_VALUE      1u
@@ -21,15 +21,16 @@ static void put_count(struct owner_writer *writer, size_t at)
 }
 
 void owner_request_begin(struct owner_writer *writer, uint8_t *bytes, size_t capacity, uint16_t number,
-                         uint64_t version)
+                         uint64_t version, uint64_t given_up)
 {
-    assert(capacity >= HEADER_BYTES);
-    *writer = (struct owner_writer){.bytes = bytes, .capacity = capacity, .length = HEADER_BYTES};
-    memset(bytes, 0, HEADER_BYTES);
+    assert(capacity >= OWNER_REQUEST_HEADER);
+    *writer = (struct owner_writer){.bytes = bytes, .capacity = capacity, .length = OWNER_REQUEST_HEADER};
+    memset(bytes, 0, OWNER_REQUEST_HEADER);
     bytes[0] = REQUEST_MARK;
     bytes[1] = MESSAGE_VERSION;
     memcpy(bytes + 2, &number, 2);
     memcpy(bytes + 8, &version, 8);
+    memcpy(bytes + 16, &given_up, 8);
 }
 
 static void put(struct owner_writer *writer, const void *from, size_t length)
@@ -86,10 +87,11 @@ bool owner_reply_add(struct owner_writer *writer, const struct owner_answer *ans
 
 /* ---- reading ---- */
 
-static int open_message(struct owner_reader *reader, const void *bytes, size_t length, uint8_t mark)
+static int open_message(struct owner_reader *reader, const void *bytes, size_t length, uint8_t mark,
+                        size_t header)
 {
-    *reader = (struct owner_reader){.bytes = bytes, .length = length, .at = HEADER_BYTES};
-    if (length < HEADER_BYTES || reader->bytes[0] != mark)
+    *reader = (struct owner_reader){.bytes = bytes, .length = length, .at = header};
+    if (length < header || reader->bytes[0] != mark)
         return BANYAN_EINVAL;
     if (reader->bytes[1] != MESSAGE_VERSION)
         return BANYAN_EVERSION;
@@ -99,18 +101,19 @@ static int open_message(struct owner_reader *reader, const void *bytes, size_t l
 
 int owner_request_open(struct owner_reader *reader, const void *bytes, size_t length)
 {
-    int status = open_message(reader, bytes, length, REQUEST_MARK);
+    int status = open_message(reader, bytes, length, REQUEST_MARK, OWNER_REQUEST_HEADER);
     if (status)
         return status;
     memcpy(&reader->number, reader->bytes + 2, 2);
     memcpy(&reader->items, reader->bytes + 4, 2);
+    memcpy(&reader->given_up, reader->bytes + 16, 8);
     bool zero = !reader->bytes[6] && !reader->bytes[7];
     return zero && reader->items && reader->items <= OWNER_MESSAGE_ITEMS ? 0 : BANYAN_EINVAL;
 }
 
 int owner_reply_open(struct owner_reader *reader, const void *bytes, size_t length)
 {
-    int status = open_message(reader, bytes, length, REPLY_MARK);
+    int status = open_message(reader, bytes, length, REPLY_MARK, HEADER_BYTES);
     if (status)
         return status;
     memcpy(&reader->items, reader->bytes + 2, 2);

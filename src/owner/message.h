@@ -4,8 +4,9 @@
  * validated, and nothing is believed because of who sent it.
  *
  * A request: 'o', version, number of the index (u16), items (u16), 0 (u16), the sender's version of the map
- * (u64); then the items. A reply: 'O', version, items (u16), 0 (u32), the server's version of the map (u64);
- * then an answer to each item, in order. Integers in host byte order, as in memory/request.h.
+ * (u64), how many of its messages it has given up (u64, callers.h); then the items. A reply: 'O', version,
+ * items (u16), 0 (u32), the server's version of the map (u64); then an answer to each item, in order.
+ * Integers in host byte order, as in memory/request.h.
  *
  *   item:   kind, expectation, flags (1: a value), length of key, of expected, of value; then these three
  *   answer: status (i8), flags (1: there was a value; 2: nothing refers to it any more), length; then the
@@ -16,7 +17,8 @@
 
 #include "owner/owner.h"
 
-#define OWNER_MESSAGE_ITEMS 64u
+#define OWNER_MESSAGE_ITEMS  64u
+#define OWNER_REQUEST_HEADER 24u /* bytes before the items */
 /* A reply of as many items always fits. */
 #define OWNER_REPLY_BYTES (16u + OWNER_MESSAGE_ITEMS * (3u + FORMAT_VALUE_MAX))
 
@@ -49,7 +51,7 @@ struct owner_writer {
     uint16_t items;
 };
 void owner_request_begin(struct owner_writer *writer, uint8_t *bytes, size_t capacity, uint16_t number,
-                         uint64_t version);
+                         uint64_t version, uint64_t given_up);
 /* False: it does not fit, and nothing was written. */
 bool owner_request_add(struct owner_writer *writer, const struct owner_item *item);
 void owner_reply_begin(struct owner_writer *writer, uint8_t *bytes, size_t capacity, uint64_t version);
@@ -61,7 +63,7 @@ struct owner_reader {
     const uint8_t *bytes;
     size_t length, at;
     uint16_t number, items, taken;
-    uint64_t version;
+    uint64_t version, given_up; /* given_up: of a request */
 };
 /* 0; BANYAN_EVERSION: of another release; BANYAN_EINVAL: no such message. */
 int owner_request_open(struct owner_reader *reader, const void *bytes, size_t length);

@@ -86,6 +86,7 @@ void owner_destroy(struct owner *owner)
     fabric_notice_listen(owner->fabric, NULL, NULL);
     tree_compute_set_forward(owner->compute, &nothing, NULL); /* no operation is under way any more */
     owner_heirs_destroy(owner);
+    owner_callers_free(&owner->callers);
     heap_clear(&owner->heap);
     tree_close(owner->map);
     free(owner);

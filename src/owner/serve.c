@@ -15,6 +15,8 @@
 
 struct owner_service {
     struct owner *owner;
+    const struct fabric_peer_request *request; /* under way */
+    uint64_t given_up;                         /* by its sender, until then */
     struct tree_session *session;
     struct tree_exchange exchange; /* of the item under way: large */
     uint8_t value[FORMAT_VALUE_MAX];
@@ -34,6 +36,17 @@ static void lookup(struct owner_service *service, struct tree *tree, const struc
     answer->existed = !answer->status;
 }
 
+/* Whether the answer is still waited for. On any thread: the change may be made by another task. */
+static bool waited(void *context)
+{
+    const struct owner_service *service = context;
+    const struct fabric_peer_request *request = service->request;
+    /* relaxed: an end of the connection that is noticed later changes nothing that its caller could know of
+     */
+    return !(request->gone && atomic_load_relaxed(request->gone)) &&
+           owner_callers_wait(&service->owner->callers, request->from, service->given_up);
+}
+
 static void exchange(struct owner_service *service, struct tree *tree, const struct owner_item *item,
                      struct owner_answer *answer)
 {
@@ -45,7 +58,9 @@ static void exchange(struct owner_service *service, struct tree *tree, const str
                                      .expected = item->expected,
                                      .expected_length = item->expected_length,
                                      .value = item->value,
-                                     .length = item->length};
+                                     .length = item->length,
+                                     .waited = waited,
+                                     .asker = service};
     answer->status = tree_exchange_here(service->session, tree, change);
     answer->existed = change->existed;
     answer->replaced = change->replaced;
@@ -119,10 +134,12 @@ static int answer_part(struct owner_service *service, const void *bytes, size_t 
     return 0;
 }
 
-int owner_service_answer(struct owner_service *service, const void *bytes, size_t length,
+int owner_service_answer(struct owner_service *service, const struct fabric_peer_request *request,
                          const uint8_t **reply, size_t *reply_length)
 {
     struct owner *owner = service->owner;
+    const void *bytes = request->bytes;
+    const size_t length = request->length;
     struct owner_reader reader;
     struct owner_writer writer;
     struct owner_item item;
@@ -134,6 +151,10 @@ int owner_service_answer(struct owner_service *service, const void *bytes, size_
     if (status)
         return status;
     (void)owner_request_open(&reader, bytes, length);
+    service->request = request;
+    service->given_up = reader.given_up;
+    if (!owner_callers_hear(&owner->callers, request->from, reader.given_up))
+        return pool_fail_memory(tree_session_pool(service->session));
     struct owner_index *index = owner_index_get(owner, reader.number);
     owner_reply_begin(&writer, service->reply, sizeof service->reply, atomic_load_relaxed(&owner->adopted));
     while (!owner_request_next(&reader, &item)) {
@@ -176,7 +197,7 @@ int owner_serve(struct owner *owner, struct tree_session *session)
     while (!owner_stopping(owner) && !(status = fabric_peer_receive(endpoint, &request))) {
         const uint8_t *reply;
         size_t length;
-        int verdict = owner_service_answer(service, request->bytes, request->length, &reply, &length);
+        int verdict = owner_service_answer(service, request, &reply, &length);
         fabric_peer_reply(endpoint, request, verdict, reply, length);
     }
     owner_service_destroy(service);

@@ -11,6 +11,7 @@
 #define OWNER_STATE_H
 
 #include "base/heap.h"
+#include "owner/callers.h"
 #include "owner/map.h"
 #include "owner/owner.h"
 #include "owner/turn.h"
@@ -84,7 +85,9 @@ struct owner {
     bool released;       /* atomic: owner_release was called: this process takes nothing any more */
     bool may_lock;       /* atomic, written under `changing`: this process may have the map's lock */
     uint64_t heard;      /* atomic: the greatest version that a peer told of */
-    uint64_t looked_at;  /* atomic: when a waiting task last looked at the board */
+    uint64_t given_up;   /* atomic: so many messages with exchanges were not answered to this process */
+    struct owner_callers callers;
+    uint64_t looked_at; /* atomic: when a waiting task last looked at the board */
     uint64_t counts[sizeof(struct owner_stats) / sizeof(uint64_t)]; /* atomic; struct owner_stats */
 };
 
@@ -183,7 +186,7 @@ void owner_spread(struct format_range *ranges, uint32_t count, const struct fabr
 struct owner_service;
 int owner_service_create(struct owner_service **service, struct owner *owner, struct tree_session *session);
 void owner_service_destroy(struct owner_service *service);
-int owner_service_answer(struct owner_service *service, const void *bytes, size_t length,
+int owner_service_answer(struct owner_service *service, const struct fabric_peer_request *request,
                          const uint8_t **reply, size_t *reply_length);
 
 /* ---- change.c ---- */

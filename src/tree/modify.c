@@ -979,7 +979,8 @@ static void usual_exchange(const struct usual *usual, const void *key, size_t ke
     exchange->expected_length = usual->expected_length;
     exchange->value = usual->when == DELETE_IF_PRESENT ? NULL : usual->value ? usual->value : "";
     exchange->length = usual->length;
-    exchange->replaced = false;
+    exchange->replaced = exchange->given_up = false;
+    exchange->waited = NULL; /* the caller waits for it itself */
 }
 
 static int usual_run(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
@@ -1049,6 +1050,9 @@ static enum tree_verdict exchange_change(void *context, const void *old, size_t 
                                          size_t *length)
 {
     struct tree_exchange *exchange = context;
+    exchange->given_up = exchange->waited && !exchange->waited(exchange->asker);
+    if (exchange->given_up)
+        return TREE_KEEP;
     exchange->existed = old;
     exchange->old_length = old_length;
     if (old_length)
@@ -1105,6 +1109,8 @@ int tree_exchange_here(struct tree_session *session, struct tree *tree, struct t
     if (!status)
         status = change_run(&change);
     exchange->replaced = !status && session->replaced;
+    if (!status && exchange->given_up)
+        return BANYAN_EFENCED;
     if (status || !exchange->refused)
         return status;
     return pool_fail(&session->pool, BANYAN_ECONFLICT, "index %s: the key does not hold what was expected",

@@ -99,11 +99,16 @@ struct tree_exchange {
     size_t expected_length;
     const void *value; /* NULL: the key is to be deleted */
     size_t length;
+    /* Whether its asker waits for it still: asked with the key's latch or the leaf's lock held, on any
+     * thread, each time the change is decided on. False: nothing is done, BANYAN_EFENCED. NULL: it does. */
+    bool (*waited)(void *asker);
+    void *asker;
     /* out: what the key held, whether the change was done or not */
     bool existed;
     uint8_t old[FORMAT_VALUE_MAX];
     size_t old_length;
     bool refused;  /* the key did not hold what was expected */
+    bool given_up; /* it was not waited for any more */
     bool replaced; /* of a change that was done: tree_session_replaced, of the process that did it */
 };
 

@@ -210,7 +210,10 @@ static void write_value(struct client *client, struct model_value *value, bool d
     command_bytes(&command, name, length);
     if (!delete)
         command_bytes(&command, client->bytes, bytes);
+    const uint32_t write = value->issued;
+    const uint64_t began = now_ns();
     enum outcome outcome = ask(client, &command, &reply);
+    model_value_past(value, write, !delete, "+?-"[outcome], began, now_ns());
     if (outcome == REFUSED)
         model_value_refused(value);
     if (outcome != ANSWERED)

@@ -107,14 +107,34 @@ const char *model_value_existed(const struct model_value *value, bool existed)
     return text_of("a write said that the key %s", existed ? "existed" : "did not exist");
 }
 
+void model_value_past(struct model_value *value, uint32_t write, bool present, char how, uint64_t began,
+                      uint64_t ended)
+{
+    memmove(value->past, value->past + 1, (MODEL_PAST - 1) * sizeof value->past[0]);
+    value->past[MODEL_PAST - 1] = (struct model_past){write, how, present, began, ended};
+}
+
+const char *model_value_story(const struct model_value *value)
+{
+    char text[500] = "";
+    for (unsigned i = 0; i < MODEL_PAST; i++) {
+        const struct model_past *past = &value->past[i];
+        if (past->write)
+            snprintf(text + strlen(text), sizeof text - strlen(text), " %u%s%c %.1f to %.1f ms ago;",
+                     past->write, past->present ? "" : " (absent)", past->how,
+                     (double)(now_ns() - past->began) / 1e6, (double)(now_ns() - past->ended) / 1e6);
+    }
+    return text_of("%s", text);
+}
+
 static const char *value_wrong(const struct model_value *value, const char *bytes, size_t length)
 {
     char may[400] = "";
     for (unsigned i = 0; i < value->count; i++)
         snprintf(may + strlen(may), sizeof may - strlen(may), " %u%s", value->may[i].write,
                  value->may[i].present ? "" : " (absent)");
-    return text_of("read %s%.24s (%zu bytes), may be write%s of %u issued", bytes ? "" : "nothing",
-                   bytes ? bytes : "", length, may, value->issued);
+    return text_of("read %s%.24s (%zu bytes), may be write%s of %u issued; before:%s", bytes ? "" : "nothing",
+                   bytes ? bytes : "", length, may, value->issued, model_value_story(value));
 }
 
 const char *model_value_read(struct model_value *value, const char *bytes, size_t length)

@@ -19,6 +19,7 @@
 #define MODEL_TOKEN      24u
 #define MODEL_VALUE_MAX  (200u << 10)
 #define MODEL_NAME_MAX   256u
+#define MODEL_PAST       6u
 
 /* ---- values ---- */
 
@@ -30,6 +31,14 @@ struct model_value {
         bool present;
     } may[MODEL_MAYBE_MAX]; /* in the order of the writes */
     unsigned count;
+    /* for messages: the last writes, with when they began and ended (ns), and how: '?' unknown, '+'
+     * acknowledged, '-' refused */
+    struct model_past {
+        uint32_t write;
+        char how;
+        bool present;
+        uint64_t began, ended;
+    } past[MODEL_PAST];
 };
 void model_value_init(struct model_value *value, uint32_t owner, uint32_t number);
 /* "vOWNER.NUMBER", some with long remainders. */
@@ -42,6 +51,11 @@ void model_value_acked(struct model_value *value);
 void model_value_refused(struct model_value *value);
 /* A write that was acknowledged said whether there was something before it. Before model_value_acked. */
 const char *model_value_existed(const struct model_value *value, bool existed);
+/* The write ended, whichever way, for messages; after the calls above. */
+void model_value_past(struct model_value *value, uint32_t write, bool present, char how, uint64_t began,
+                      uint64_t ended);
+/* Its last writes in words, in a rotating buffer. */
+const char *model_value_story(const struct model_value *value);
 /* It was read: bytes NULL: absent. */
 const char *model_value_read(struct model_value *value, const char *bytes, size_t length);
 /* Somebody else read it; *write gets the write's number (0: absent). Acked before and issued after the read.

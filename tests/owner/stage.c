@@ -167,7 +167,9 @@ static int stage_peer_call(struct fabric_endpoint *endpoint, struct fabric_proce
         return BANYAN_EFENCED;
     stage->served++;
     assert_int_equal(owner_service_create(&service, actor->owner, actor->second), 0);
-    int status = owner_service_answer(service, request, length, &bytes, reply_length);
+    const struct fabric_peer_request asked = {
+        .from = fabric_self(endpoint->fabric), .bytes = request, .length = length};
+    int status = owner_service_answer(service, &asked, &bytes, reply_length);
     assert_in_range(*reply_length, 0, capacity);
     memcpy(reply, bytes, *reply_length);
     owner_service_destroy(service);

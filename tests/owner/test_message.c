@@ -57,7 +57,7 @@ static void same(const void *a, size_t a_length, const void *b, size_t b_length)
 static size_t write_request(uint8_t *bytes, size_t capacity)
 {
     struct owner_writer writer;
-    owner_request_begin(&writer, bytes, capacity, 0x1234, 77);
+    owner_request_begin(&writer, bytes, capacity, 0x1234, 77, 78);
     for (size_t i = 0; i < ITEMS; i++)
         assert_true(owner_request_add(&writer, &items[i]));
     return writer.length;
@@ -81,6 +81,7 @@ static void test_round_trip(void **state)
     assert_int_equal(owner_request_open(&reader, bytes, write_request(bytes, sizeof bytes)), 0);
     assert_int_equal(reader.number, 0x1234);
     assert_int_equal(reader.version, 77);
+    assert_int_equal(reader.given_up, 78);
     for (size_t i = 0; i < ITEMS; i++) {
         assert_int_equal(owner_request_next(&reader, &item), 0);
         assert_int_equal(item.kind, items[i].kind);
@@ -194,12 +195,12 @@ static void test_full(void **state)
                                      .expected_length = 255,
                                      .value = letters,
                                      .length = 255};
-    owner_request_begin(&writer, bytes, FABRIC_PEER_BYTES_MAX, 1, 1);
+    owner_request_begin(&writer, bytes, FABRIC_PEER_BYTES_MAX, 1, 1, 1);
     while (owner_request_add(&writer, &large))
         ;
     assert_int_equal(writer.items, OWNER_MESSAGE_ITEMS);
     assert_int_equal(read_request(bytes, writer.length), BANYAN_ENOTFOUND);
-    owner_request_begin(&writer, bytes, 1000, 1, 1);
+    owner_request_begin(&writer, bytes, 1000, 1, 1, 1);
     assert_true(owner_request_add(&writer, &large));
     assert_false(owner_request_add(&writer, &large));
     assert_int_equal(read_request(bytes, writer.length), BANYAN_ENOTFOUND);

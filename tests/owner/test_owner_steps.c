@@ -665,6 +665,116 @@ static void an_owner_without_its_memory_node_is_asked_again(void **state)
     }
 }
 
+/* B looks at the board while it waits, and its next message says what it has given up. */
+static void count_at_last(struct actor *actor, const struct memory_board_request *request)
+{
+    (void)request;
+    actor->owner->given_up = 1;
+    actor->stage->before_call = NULL;
+}
+
+/* What is not waited for any more is not done behind what was asked for later. If its asker waits all the
+ * same, as for another item of that time, it asks again. */
+static void what_is_given_up_is_not_done(void **state)
+{
+    struct stage stage;
+    (void)state;
+    stage_open(&stage);
+    struct actor *a = stage.actors[A], *b = stage.actors[B];
+    good(a, stage_move(a, 1, a));
+    good(b, stage_put(b, 100, 4)); /* B knows whose it is */
+    assert_true(owner_callers_hear(&a->owner->callers, fabric_self(&b->wrapper.fabric), 1));
+    stage.served = 0;
+    stage.before_call = count_at_last;
+    good(b, stage_put(b, 100, 5));
+    assert_null(stage.before_call);
+    assert_int_equal(stage.served, 2);
+    assert_int_equal(a->owner->counts[offsetof(struct owner_stats, refusals) / sizeof(uint64_t)], 1);
+    assert_int_equal(stage_get(a, 100), 5);
+    stage_close(&stage);
+}
+
+/* An answer that is lost counts as given up, before its outcome is told; others are not. */
+static void unanswered_messages_are_counted(void **state)
+{
+    struct stage stage;
+    (void)state;
+    stage_open(&stage);
+    struct actor *a = stage.actors[A], *b = stage.actors[B];
+    good(a, stage_move(a, 1, a));
+    good(b, stage_put(b, 100, 4));
+    assert_int_equal(b->owner->given_up, 0);
+    stage.lose_replies = true;
+    assert_int_equal(stage_put(b, 100, 5), BANYAN_EUNKNOWN);
+    stage.lose_replies = false;
+    assert_int_equal(b->owner->given_up, 1);
+    const struct fabric_process self = fabric_self(&b->wrapper.fabric);
+    assert_true(owner_callers_wait(&a->owner->callers, self, 0)); /* A has not heard of it yet */
+    good(b, stage_put(b, 100, 6));
+    assert_false(owner_callers_wait(&a->owner->callers, self, 0));
+    assert_true(owner_callers_wait(&a->owner->callers, self, 1));
+    stage_close(&stage);
+}
+
+static void callers_are_told_apart(void **state)
+{
+    struct owner_callers callers = {0};
+    const struct fabric_process one = {.instance = 7, .compute_id = 1},
+                                high = {.instance = 8, .compute_id = 65535},
+                                next = {.instance = 9, .compute_id = 1};
+    (void)state;
+    assert_false(owner_callers_wait(&callers, one, 0)); /* none that has not called */
+    assert_true(owner_callers_hear(&callers, one, 3));
+    assert_true(owner_callers_hear(&callers, high, 0));
+    assert_true(owner_callers_hear(&callers, one, 2)); /* it was held up on its way */
+    assert_false(owner_callers_wait(&callers, one, 2));
+    assert_true(owner_callers_wait(&callers, one, 3));
+    assert_true(owner_callers_wait(&callers, high, 0));
+    assert_true(owner_callers_hear(&callers, next, 0)); /* the id is another process's */
+    assert_true(owner_callers_wait(&callers, next, 0));
+    assert_false(owner_callers_wait(&callers, one, 9));
+    owner_callers_free(&callers);
+}
+
+/* The caller's connection has ended. */
+static void nobody_waits_behind_a_connection_that_ended(void **state)
+{
+    (void)state;
+    for (uint32_t gone = 0; gone < 2; gone++) {
+        struct stage stage;
+        struct owner_writer writer;
+        struct owner_reader reader;
+        struct owner_answer answer;
+        struct owner_service *service;
+        uint8_t bytes[256], key[8], value[80] = {5};
+        const uint8_t *reply;
+        size_t length;
+        stage_open(&stage);
+        struct actor *a = stage.actors[A];
+        good(a, stage_move(a, 1, a));
+        owner_request_begin(&writer, bytes, sizeof bytes, tree_number(a->tree), a->owner->adopted, 0);
+        const struct owner_item item = {.kind = OWNER_ITEM_EXCHANGE,
+                                        .key = key,
+                                        .key_length = stage_key(100, key),
+                                        .expect = TREE_EXPECT_ANYTHING,
+                                        .value = value,
+                                        .length = sizeof value};
+        assert_true(owner_request_add(&writer, &item));
+        const struct fabric_peer_request request = {.from = fabric_self(&stage.actors[B]->wrapper.fabric),
+                                                    .bytes = bytes,
+                                                    .length = writer.length,
+                                                    .gone = &gone};
+        good(a, owner_service_create(&service, a->owner, a->second));
+        good(a, owner_service_answer(service, &request, &reply, &length));
+        assert_int_equal(owner_reply_open(&reader, reply, length), 0);
+        assert_int_equal(owner_reply_next(&reader, &answer), 0);
+        assert_int_equal(answer.status, gone ? BANYAN_EFENCED : 0);
+        assert_int_equal(stage_get(a, 100), gone ? BANYAN_ENOTFOUND : 5);
+        owner_service_destroy(service);
+        stage_close(&stage);
+    }
+}
+
 /* ---- requests ---- */
 
 /* Of two exchanges the second one's last byte is missing: the first one is not done either. */
@@ -680,7 +790,7 @@ static void a_request_is_served_as_a_whole_or_not(void **state)
         struct actor *a = stage.actors[A];
         struct owner_service *service;
         good(a, stage_move(a, 1, a));
-        owner_request_begin(&writer, request, sizeof request, tree_number(a->tree), a->owner->adopted);
+        owner_request_begin(&writer, request, sizeof request, tree_number(a->tree), a->owner->adopted, 0);
         for (unsigned i = 0; i < 2; i++) {
             const struct owner_item item = {.kind = OWNER_ITEM_EXCHANGE,
                                             .key = keys[i],
@@ -691,7 +801,10 @@ static void a_request_is_served_as_a_whole_or_not(void **state)
             assert_true(owner_request_add(&writer, &item));
         }
         good(a, owner_service_create(&service, a->owner, a->second));
-        int status = owner_service_answer(service, request, writer.length - missing, &reply, &length);
+        const struct fabric_peer_request asked = {.from = fabric_self(&stage.actors[B]->wrapper.fabric),
+                                                  .bytes = request,
+                                                  .length = writer.length - missing};
+        int status = owner_service_answer(service, &asked, &reply, &length);
         assert_int_equal(status < 0, missing);
         for (unsigned i = 0; i < 2; i++)
             assert_int_equal(stage_get(a, 100 + i), missing ? BANYAN_ENOTFOUND : 5);
@@ -718,6 +831,10 @@ int main(void)
         cmocka_unit_test(adopting_has_an_order),
         cmocka_unit_test(a_lost_answer_is_not_asked_for_again),
         cmocka_unit_test(an_owner_without_its_memory_node_is_asked_again),
+        cmocka_unit_test(what_is_given_up_is_not_done),
+        cmocka_unit_test(unanswered_messages_are_counted),
+        cmocka_unit_test(callers_are_told_apart),
+        cmocka_unit_test(nobody_waits_behind_a_connection_that_ended),
         cmocka_unit_test(a_request_is_served_as_a_whole_or_not),
     };
     return cmocka_run_group_tests_name("owner, step by step", tests, NULL, NULL);
