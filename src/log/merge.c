@@ -408,12 +408,13 @@ static int cycle(struct log *log, struct tree_session *session, enum log_pace pa
     return status ? status : moved;
 }
 
-/* One cycle at a time: it is this task's turn. */
-static bool turn_take(struct log *log)
+/* One cycle at a time: it is this task's turn. The merger, which takes one turn after the other, takes none
+ * while another task waits: it might never sleep when that one looks. */
+static bool turn_take(struct log *log, bool waited)
 {
     spinlock_lock(&log->lock);
-    bool mine = !log->merging;
-    log->merging = true;
+    const bool mine = !log->merging && (waited || !log->turn_waits);
+    log->merging = log->merging || mine;
     spinlock_unlock(&log->lock);
     return mine;
 }
@@ -440,7 +441,7 @@ static int merger_watch(struct log *log, struct tree_session *session)
         const bool due = now.fresh >= DUE || now.full >= FULL;
         const bool idle = quiet >= QUIET && (unmerged_all(log) || atomic_load_relaxed(&log->published) <
                                                                       atomic_load_relaxed(&log->sequence));
-        if ((due || idle) && !yields(log, LOG_PACE_YIELDS) && turn_take(log)) {
+        if ((due || idle) && !yields(log, LOG_PACE_YIELDS) && turn_take(log, false)) {
             const uint64_t published = atomic_load_relaxed(&log->published); /* it is this task's turn */
             int status = cycle(log, session, idle ? LOG_PACE_YIELDS : LOG_PACE_PAUSES);
             const bool moved = atomic_load_relaxed(&log->published) > published; /* as above */
@@ -470,10 +471,19 @@ int log_merge(struct log *log, struct tree_session *session)
 
 /* ---- on demand ---- */
 
+static void turn_waits_add(struct log *log, uint32_t more)
+{
+    spinlock_lock(&log->lock);
+    log->turn_waits += more;
+    spinlock_unlock(&log->lock);
+}
+
 void log_turn_wait(struct log *log)
 {
-    while (!turn_take(log))
+    turn_waits_add(log, 1);
+    while (!turn_take(log, true))
         task_sleep(20 * MICROSECOND);
+    turn_waits_add(log, -1u);
 }
 
 int log_flush(struct log *log, struct tree_session *session, struct tree *tree, struct format_key lower,

@@ -271,9 +271,10 @@ struct log {
      * logged again, by a merger or in frames (an entry each): nothing may wait for segments that it keeps
      * from being free. Or operations must end soon (log_hurry). */
     uint32_t beyond;
-    bool sealed;  /* nothing more is published: what is kept could not be noted */
-    bool merging; /* a merger makes a cycle */
-    bool watched; /* a merger begins cycles; the others help */
+    bool sealed;         /* nothing more is published: what is kept could not be noted */
+    bool merging;        /* a merger makes a cycle */
+    uint32_t turn_waits; /* under the lock: tasks that wait for that */
+    bool watched;        /* a merger begins cycles; the others help */
     struct log_helper *helpers;
     struct log_walk walk;   /* of the merger whose turn it is */
     uint32_t progress;      /* atomic: so much of what the cycle has to try was tried, in 1/65536 */
