@@ -30,8 +30,7 @@ static bool same(const struct memory_board_process *a, const struct memory_board
 /* Both: within a change of the board's list. */
 static void set(struct memory_board *board, uint64_t *word, uint64_t value)
 {
-    keep_word(&board->keep->board_list, word);
-    *word = value;
+    keep_set(&board->keep->board_list, word, value);
 }
 
 static void set_process(struct memory_board *board, struct memory_board_process *process,

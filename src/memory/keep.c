@@ -46,11 +46,6 @@ static uint64_t place_bytes(const struct keep_layout *layout, enum keep_place pl
     }
 }
 
-static uint64_t round_up(uint64_t bytes, uint64_t unit)
-{
-    return (bytes + unit - 1) / unit * unit;
-}
-
 void keep_layout(struct keep_layout *layout, const struct keep_sizes *sizes)
 {
     uint64_t chunks = (sizes->pool_bytes - MEMORY_FIRST_CHUNK(sizes->lock_bytes)) / sizes->chunk_bytes;
@@ -59,10 +54,10 @@ void keep_layout(struct keep_layout *layout, const struct keep_sizes *sizes)
     uint64_t at = 0;
     for (enum keep_place place = KEEP_HEADER; place < KEEP_POOL; place++) {
         layout->at[place] = at;
-        at = round_up(at + place_bytes(layout, place), KEEP_ALIGNMENT);
+        at = pages_round_up(at + place_bytes(layout, place), KEEP_ALIGNMENT);
     }
-    layout->at[KEEP_POOL] = round_up(at, KEEP_POOL_ALIGNMENT);
-    layout->bytes = layout->at[KEEP_POOL] + round_up(sizes->pool_bytes, KEEP_POOL_ALIGNMENT);
+    layout->at[KEEP_POOL] = pages_round_up(at, KEEP_POOL_ALIGNMENT);
+    layout->bytes = layout->at[KEEP_POOL] + pages_round_up(sizes->pool_bytes, KEEP_POOL_ALIGNMENT);
 }
 
 static struct keep_list list_make(uint8_t *base, uint64_t at, uint32_t capacity)

@@ -137,6 +137,7 @@ struct keep_file;
 struct keep {
     struct keep_layout layout;
     struct keep_file *file; /* NULL: it is not kept */
+    bool cut;               /* kept: its last life did not end in order */
     struct pages pages;     /* the whole file; or all but the pool */
     struct keep_list node, board_list;
     struct keep_words *words;
@@ -167,7 +168,13 @@ static inline void keep_begin(struct keep_list *list)
 void keep_end(struct keep_list *list);
 /* The word will be changed; it is one of the keep's. */
 void keep_word(struct keep_list *list, const uint64_t *word);
-/* The same for what is of more than one word. */
+/* The word is noted, and changed. */
+static inline void keep_set(struct keep_list *list, uint64_t *word, uint64_t value)
+{
+    keep_word(list, word);
+    *word = value;
+}
+/* keep_word for what is of more than one word. */
 void keep_process(struct keep_list *list, const struct memory_board_process *process);
 /* The run's bits will be changed; what it is now. */
 void keep_run(struct keep_list *list, enum keep_kind kind, uint64_t at, uint64_t length);

@@ -95,8 +95,7 @@ void memory_log_clear(struct memory_log *log)
 
 static void set(struct memory_log *log, uint64_t *word, uint64_t value)
 {
-    keep_word(&log->keep->node, word);
-    *word = value;
+    keep_set(&log->keep->node, word, value);
 }
 
 /* A slot is what its serial says: the others of its words may be anything in a free one. There is one: there

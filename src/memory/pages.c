@@ -21,11 +21,6 @@
 #define MFD_HUGE_2MB (21u << 26)
 #endif
 
-static size_t round_up(size_t bytes, size_t unit)
-{
-    return (bytes + unit - 1) / unit * unit;
-}
-
 static size_t small_page(void)
 {
     return (size_t)sysconf(_SC_PAGESIZE);
@@ -40,7 +35,7 @@ static void *map_anonymous(size_t bytes, int flags)
 /* Without MAP_NORESERVE: the kernel must say now whether it has the huge pages, not by a signal later. */
 static bool map_explicit(struct pages *pages, size_t bytes)
 {
-    size_t whole = round_up(bytes, HUGE_PAGE_BYTES);
+    size_t whole = pages_round_up(bytes, HUGE_PAGE_BYTES);
     void *start = map_anonymous(whole, MAP_HUGETLB | MAP_HUGE_2MB);
     if (start == NULL)
         return false;
@@ -66,7 +61,7 @@ static bool transparent_allowed(void)
 
 static bool map_transparent(struct pages *pages, size_t bytes)
 {
-    size_t whole = round_up(bytes, HUGE_PAGE_BYTES);
+    size_t whole = pages_round_up(bytes, HUGE_PAGE_BYTES);
     if (!transparent_allowed())
         return false;
     uint8_t *start = map_anonymous(whole + HUGE_PAGE_BYTES, MAP_NORESERVE);
@@ -92,7 +87,7 @@ static bool map_transparent(struct pages *pages, size_t bytes)
 
 static bool map_plain(struct pages *pages, size_t bytes)
 {
-    size_t whole = round_up(bytes, 4096);
+    size_t whole = pages_round_up(bytes, 4096);
     void *start = map_anonymous(whole, MAP_NORESERVE);
     if (start == NULL)
         return false;
@@ -138,7 +133,7 @@ static int file_make(const char *name, size_t bytes, unsigned flags)
 
 static bool map_file(struct pages *pages, const char *name, size_t bytes, unsigned flags, const char *kind)
 {
-    size_t whole = round_up(bytes, flags & MFD_HUGETLB ? HUGE_PAGE_BYTES : 4096);
+    size_t whole = pages_round_up(bytes, flags & MFD_HUGETLB ? HUGE_PAGE_BYTES : 4096);
     int descriptor = file_make(name, whole, flags);
     if (descriptor < 0)
         return false;
@@ -197,7 +192,7 @@ void pages_clear(struct pages *pages)
 void pages_zero(struct pages *pages, size_t from, size_t bytes)
 {
     uint8_t *start = pages->start;
-    size_t first = round_up(from, pages->unit), end = (from + bytes) / pages->unit * pages->unit;
+    size_t first = pages_round_up(from, pages->unit), end = (from + bytes) / pages->unit * pages->unit;
     if (pages->pinned || pages->descriptor >= 0 || end <= first ||
         madvise(start + first, end - first, MADV_DONTNEED) != 0) {
         memset(start + from, 0, bytes);
@@ -209,7 +204,7 @@ void pages_zero(struct pages *pages, size_t from, size_t bytes)
 
 void pages_release(struct pages *pages, size_t from, size_t bytes)
 {
-    size_t start = round_up(from, pages->unit), end = (from + bytes) / pages->unit * pages->unit;
+    size_t start = pages_round_up(from, pages->unit), end = (from + bytes) / pages->unit * pages->unit;
     assert(!pages->pinned && from + bytes <= pages->bytes);
     if (end <= start)
         return;

@@ -19,6 +19,12 @@ struct pages {
     bool pinned;      /* a device writes to them: they are never given back while they are mapped */
 };
 
+/* The least multiple of `unit` that is not less. */
+static inline size_t pages_round_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
 /* With `huge`: explicit huge pages where enough of them are reserved, else transparent ones, else plain
  * ones; logs what it falls back to. Without: plain pages. */
 int pages_map(struct pages *pages, size_t bytes, bool huge, struct error *error);
