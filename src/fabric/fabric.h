@@ -145,6 +145,7 @@ struct fabric_capabilities {
 struct fabric;
 struct fabric_endpoint;
 struct fabric_peer_ops;
+struct wire_staging;
 
 /* A memory node's memory and its RPCs, for backends in the same address space (local, sim; mapped pools).
  * Filled by src/memory/. */
@@ -164,6 +165,10 @@ struct fabric_target {
      * off *budget_ns, and returns whether more is to do. Any thread. NULL: there is no such work. */
     bool (*work)(void *owner, uint64_t *budget_ns);
     void *owner;
+    /* Of memory that outlives this process: an area for each endpoint, in which it stages its WRITEs (G5,
+     * wire.h). NULL: it ends with the process. */
+    struct wire_staging *stagings;
+    uint32_t staging_count;
 };
 
 /* What a backend implements. The functions of the same names below say what each does. */
@@ -180,6 +185,8 @@ struct fabric_ops {
     void (*trouble)(const struct fabric *, uint16_t node, char *text, size_t size);
     /* NULL: an endpoint is never without a connection while others have one. */
     void (*give_up)(struct fabric_endpoint *, uint16_t node);
+    /* NULL: a plain store into a window will do, since the memory ends with this process. */
+    void (*store)(struct fabric_endpoint *, gaddr address, uint8_t *where, const void *data, uint32_t length);
     /* NULL: no other compute node can reach this one's memory (peers.h). */
     const struct fabric_peer_ops *peers;
 };
@@ -214,8 +221,9 @@ void fabric_close(struct fabric *fabric);
  * Where `length` bytes at the address are mapped here, for a caller that does without a list what one of
  * READs and WRITEs would do: it loads and stores as base/atomic.h copies, puts a release fence before its
  * stores and a full one behind them (G1, G4), and counts what the list would have cost. Only where nothing
- * can be cut off or lost (G5, G6): the memory is this process's own, ends with it, and no connection leads to
- * it. NULL: it is not so, or there are no such bytes.
+ * can be lost (G6): the memory is this process's own, and no connection leads to it. Where it outlives the
+ * process (fabric_stages), stores are fabric_window_store's, or a death could cut them (G5). NULL: it is not
+ * so, or there are no such bytes.
  */
 static inline uint8_t *fabric_window(const struct fabric *fabric, gaddr address, uint32_t length)
 {
@@ -225,6 +233,18 @@ static inline uint8_t *fabric_window(const struct fabric *fabric, gaddr address,
         return NULL;
     const struct fabric_window *window = &fabric->windows[node];
     return offset < window->length && length <= window->length - offset ? window->bytes + offset : NULL;
+}
+
+static inline bool fabric_stages(const struct fabric *fabric)
+{
+    return fabric->ops->store != NULL;
+}
+/* Stores up to FABRIC_ATOMIC_WRITE_LEAST bytes at `where` in a window, which is the place of `address`,
+ * wholly or not at all whenever the process dies. Begins with a release fence. On the endpoint's owner. */
+static inline void fabric_window_store(struct fabric_endpoint *endpoint, gaddr address, uint8_t *where,
+                                       const void *data, uint32_t length)
+{
+    endpoint->fabric->ops->store(endpoint, address, where, data, length);
 }
 
 /* Counts lost connections, from 1. An operation that began under one number must not go on under another at

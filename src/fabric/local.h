@@ -4,7 +4,9 @@
 
 #include "fabric/fabric.h"
 
-/* targets[i] is memory node i; they must outlive the fabric. It has no peers. */
+/* targets[i] is memory node i; they must outlive the fabric. It has no peers. Their pools are all in files,
+ * or none is; those in files are of one fabric at a time, and an endpoint takes one of their staging areas
+ * (BANYAN_EINVAL: none is left). */
 struct fabric *fabric_local_create(const struct fabric_target *const *targets, uint16_t count,
                                    uint16_t compute_id, struct error *error);
 

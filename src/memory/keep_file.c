@@ -336,8 +336,8 @@ static int check_words(const struct keep *keep, struct error *error)
     if (keep_checked(keep, KEEP_CLOSED) == 0 && words->boot != boot_number())
         return error_set(error, BANYAN_ECORRUPT,
                          "pool file %s was in use when its machine went down, so that parts of it are older "
-                         "than others: a pool file outlives its process, not its machine, unless 'banyan "
-                         "memory' was stopped before (SIGTERM); move it away to begin with an empty pool",
+                         "than others: a pool file outlives its process, not its machine, unless that was "
+                         "stopped before (SIGTERM); move it away to begin with an empty pool",
                          keep_name(keep));
     return BANYAN_OK;
 }
@@ -364,6 +364,7 @@ static int open_made(struct keep *keep, const struct keep_sizes *sizes, struct e
         status = fill_holes(file, error);
     if (status)
         return status;
+    keep->cut = keep_checked(keep, KEEP_CLOSED) == 0;
     begin_life(keep);
     status = keep_undo(keep, error);
     if (!status && keep->words->formatted == 0 && keep_checked(keep, KEEP_USED_SINCE) != 0)

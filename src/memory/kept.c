@@ -111,6 +111,11 @@ uint64_t memory_node_instance(const struct memory_node *node)
     return node->keep.file != NULL ? keep_instance(&node->keep) : 0;
 }
 
+bool memory_node_was_cut(const struct memory_node *node)
+{
+    return node->keep.cut;
+}
+
 uint16_t memory_node_kept_id(const struct memory_node *node)
 {
     return (uint16_t)keep_checked(&node->keep, KEEP_COMPUTE_ID);

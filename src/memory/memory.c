@@ -153,6 +153,8 @@ static void fill_target(struct memory_node *node, const struct memory_options *o
         .lock_width = options->lock_width,
         .call = node_call,
         .owner = node,
+        .stagings = node->keep.file != NULL ? node->keep.staging : NULL,
+        .staging_count = node->keep.file != NULL ? KEEP_STAGINGS : 0,
     };
 }
 

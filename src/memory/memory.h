@@ -109,6 +109,9 @@ void memory_node_pin(struct memory_node *node);
 bool memory_node_trim(struct memory_node *node, uint64_t now, uint64_t most_bytes);
 /* Of what the memory node holds: random, made with its file; 0: it has no file. */
 uint64_t memory_node_instance(const struct memory_node *node);
+/* Its last process did not end in order, so that blocks may be handed out to which nothing leads. False
+ * without a file. */
+bool memory_node_was_cut(const struct memory_node *node);
 /* How a node with a file stages WRITEs (G5), each thread that carries some out in an area of its own, below
  * MEMORY_STAGINGS. NULL: it has no file, and WRITEs need no staging. */
 #define MEMORY_STAGINGS 64u

@@ -7,8 +7,10 @@
  * Why that is right. The latch excludes all that take the leaf's local lock, so nobody else changes the leaf
  * (O5). Readers meet the slot's bytes in any mixture of old and new, as they do with a WRITE, and the slot's
  * check tells them (R1, R2). One slot is stored, so there is no order of writes to keep (R3, R4 and R7 need
- * several, and go by the leaf's lock); the fence behind the stores is that of a list's completion (G4). The
- * memory ends with the process, so nobody finds a store that was cut (G5).
+ * several, and go by the leaf's lock); the fence behind the stores is that of a list's completion (G4).
+ * Memory that ends with the process is found by nobody with a store that was cut; where it outlives the
+ * process the slot is staged as a WRITE is (G5), and the mark goes before the latch does, so that whoever
+ * changes the leaf next does so behind it.
  */
 #include "tree/access_direct.h"
 
@@ -76,14 +78,24 @@ void tree_direct_abandon(struct tree_spot *spot)
     tree_latch_leave(spot->latch, false);
 }
 
+static void leaf_store(const struct tree_session *session, const struct tree_spot *spot, const uint8_t *image,
+                       uint32_t offset, uint32_t length)
+{
+    if (fabric_stages(session->pool.fabric)) {
+        fabric_window_store(session->pool.endpoint, spot->leaf + offset, spot->bytes + offset, image + offset,
+                            length);
+        return;
+    }
+    /* release: what the slot names was written before */
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    atomic_copy_to(spot->bytes + offset, image + offset, length);
+}
+
 void tree_direct_leave(struct tree_session *session, const struct tree *tree, struct tree_spot *spot,
                        const uint8_t *image, uint32_t offset, uint32_t length)
 {
-    if (length) {
-        /* release: what the slot names was written before */
-        __atomic_thread_fence(__ATOMIC_RELEASE);
-        atomic_copy_to(spot->bytes + offset, image + offset, length);
-    }
+    if (length)
+        leaf_store(session, spot, image, offset, length);
     tree_latch_leave(spot->latch, length);
     list_count(session->pool.cost, 2, tree->layout.header_bytes + tree->layout.bucket_bytes, 0, 0);
     if (length)

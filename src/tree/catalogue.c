@@ -120,6 +120,23 @@ static int superblock_validate(struct tree_session *session, const struct superb
     return 0;
 }
 
+int tree_formatted(struct tree_session *session, bool *formatted)
+{
+    static const struct superblock none;
+    struct superblock block;
+    struct fabric_command read = pool_read_command(superblock_address(), &block, sizeof block);
+    int status;
+    pool_session_begin(&session->pool);
+    do
+        status = pool_execute(&session->pool, 0, &read, 1);
+    while (tree_again(session, &status));
+    if (status)
+        return status;
+    pool_read_settle(&read);
+    *formatted = memcmp(&block, &none, sizeof block) != 0;
+    return *formatted ? superblock_validate(session, &block) : 0;
+}
+
 /* What the root word of an index that is not being dropped holds beside the address. */
 static uint64_t generation_marks(uint16_t generation)
 {

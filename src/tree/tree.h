@@ -91,6 +91,9 @@ const struct error *tree_session_error(const struct tree_session *session);
 
 /* Writes an empty catalogue to memory node 0; all that was there is gone. */
 int tree_format(struct tree_session *session);
+/* Whether tree_format was done to its end, and memory node 0 is not as it was made. BANYAN_ECORRUPT,
+ * BANYAN_EVERSION: what is there is no catalogue of ours. */
+int tree_formatted(struct tree_session *session, bool *formatted);
 int tree_create(struct tree_session *session, const char *name, const struct format_geometry *geometry,
                 struct tree **tree);
 /* BANYAN_ENOTFOUND; BANYAN_ENOTSUP: it was made on a fabric with a larger atomic_write, and needs that. */

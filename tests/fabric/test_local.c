@@ -10,6 +10,7 @@
 #include "conformance.h"
 #include "fabric/local.h"
 #include "fabric/target.h"
+#include "fabric/wire.h"
 #include "memory/memory.h"
 #include "runners.h"
 
@@ -40,6 +41,33 @@ static void conformance_on_fibers(void **state)
                                                 .rounds = 50000,
                                                 .open = local_open,
                                                 .run = conformance_run_fibers,
+                                                .close = local_shut};
+    assert_int_equal(conformance_run(&backend), 0);
+}
+
+/* The same on memory that outlives the process, as far as a fabric knows. */
+static struct fabric *staged_open(void *context, const struct fabric_target *const *targets, uint16_t count)
+{
+    static struct wire_staging areas[4][64];
+    static struct fabric_target staged[4];
+    const struct fabric_target *all[4];
+    struct error error = {0};
+    assert_in_range(count, 1, 4);
+    for (uint16_t i = 0; i < count; i++) {
+        staged[i] = *targets[i];
+        staged[i].stagings = areas[i];
+        staged[i].staging_count = 64;
+        all[i] = &staged[i];
+    }
+    return fabric_local_create(all, count, 7, &error);
+}
+
+static void conformance_staged(void **state)
+{
+    const struct conformance_backend backend = {.name = "local, staged",
+                                                .rounds = 20000,
+                                                .open = staged_open,
+                                                .run = conformance_run_threads,
                                                 .close = local_shut};
     assert_int_equal(conformance_run(&backend), 0);
 }
@@ -151,6 +179,76 @@ static void bad_targets_are_refused(void **state)
     assert_non_null(strstr(error.text, "misaligned or too large"));
     fabric_close(NULL);
     fabric_endpoint_close(NULL);
+}
+
+static void write_at(struct fabric_endpoint *endpoint, uint64_t offset, const void *data, uint32_t length)
+{
+    struct fabric_command command = {.operation = FABRIC_WRITE,
+                                     .length = length,
+                                     .address = gaddr_make(0, offset),
+                                     .write = {.data = data}};
+    struct fabric_list list = {.count = 1, .commands = &command}, *lists = &list;
+    assert_int_equal(fabric_execute(endpoint, &lists, 1, NULL), 0);
+}
+
+/* Each endpoint stages what it writes in an area of its own, and clears the mark behind it. */
+static void endpoints_have_staging_areas(void **state)
+{
+    static struct wire_staging areas[2];
+    static const char data[100] = "what is more than one store";
+    struct fabric_target target = plain_target();
+    const struct fabric_target *targets[] = {&target};
+    struct error error = {0};
+    target.stagings = areas;
+    target.staging_count = 2;
+    struct fabric *fabric = fabric_local_create(targets, 1, 1, &error);
+    assert_non_null(fabric);
+    assert_true(fabric_stages(fabric));
+    assert_int_equal(fabric_capabilities(fabric)->atomic_write, WIRE_STAGING_DATA);
+    struct fabric_endpoint *first = fabric_endpoint_open(fabric, &error),
+                           *second = fabric_endpoint_open(fabric, &error);
+    assert_true(first && second);
+    assert_null(fabric_endpoint_open(fabric, &error));
+    assert_int_equal(error.code, BANYAN_EINVAL);
+    write_at(first, 1000, data, sizeof data);
+    fabric_window_store(second, gaddr_make(0, 2000), fabric_window(fabric, gaddr_make(0, 2000), 30), data,
+                        30);
+    assert_int_equal(areas[0].offset, 1000);
+    assert_int_equal(areas[0].length, sizeof data);
+    assert_int_equal(areas[1].offset, 2000);
+    assert_int_equal(areas[1].length, 30);
+    assert_true(areas[0].marked == 0 && areas[1].marked == 0);
+    assert_memory_equal((uint8_t *)pool_words + 1000, data, sizeof data);
+    assert_memory_equal((uint8_t *)pool_words + 2000, data, 30);
+    write_at(first, 3000, data, 8); /* one store */
+    assert_int_equal(areas[0].offset, 1000);
+    fabric_endpoint_close(first);
+    first = fabric_endpoint_open(fabric, &error); /* in its place */
+    assert_non_null(first);
+    write_at(first, 4000, data, sizeof data);
+    assert_int_equal(areas[0].offset, 4000);
+    assert_int_equal(areas[1].offset, 2000);
+    fabric_endpoint_close(first);
+    fabric_endpoint_close(second);
+    fabric_close(fabric);
+    memset(pool_words, 0, sizeof pool_words);
+}
+
+static void pools_in_files_stand_alone(void **state)
+{
+    static struct wire_staging areas[1];
+    struct fabric_target first = plain_target(), second = plain_target();
+    const struct fabric_target *targets[] = {&first, &second};
+    struct error error = {0};
+    first.stagings = areas;
+    first.staging_count = 1;
+    assert_null(fabric_local_create(targets, 2, 1, &error));
+    assert_int_equal(error.code, BANYAN_EINVAL);
+    assert_non_null(strstr(error.text, "the pool of one is in a file"));
+    struct fabric_local_peers *peers = fabric_local_peers_create(&error);
+    assert_null(fabric_local_create_peer(peers, targets, 1, 1, &error));
+    assert_int_equal(error.code, BANYAN_ENOTSUP);
+    fabric_local_peers_destroy(peers);
 }
 
 /* What all of them have is what the fabric promises. */
@@ -303,10 +401,13 @@ int main(void)
         cmocka_unit_test(reads_are_in_place),
         cmocka_unit_test(windows_end_with_the_pool),
         cmocka_unit_test(bad_targets_are_refused),
+        cmocka_unit_test(endpoints_have_staging_areas),
+        cmocka_unit_test(pools_in_files_stand_alone),
         cmocka_unit_test(single_commands),
         cmocka_unit_test(addresses_as_text),
         cmocka_unit_test(conformance_on_threads),
         cmocka_unit_test(conformance_on_fibers),
+        cmocka_unit_test(conformance_staged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

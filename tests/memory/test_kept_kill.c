@@ -22,7 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -30,24 +29,17 @@
 
 #include "base/atomic.h"
 #include "base/log.h"
+#include "fabric/local.h"
 #include "fabric/local_run.h"
 #include "kept.h"
 #include "memory/node.h"
-
-/* What parent and child share. */
-struct shared {
-    uint32_t ready, done; /* atomic: the child is where its steps begin, and end */
-    uint64_t acknowledged;
-    uint32_t results; /* of the calls that were answered */
-};
-static struct shared *shared;
+#include "step.h"
 
 static int setup(void **state)
 {
     (void)state;
     kept_begin(NULL);
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(shared, MAP_FAILED);
+    step_set_up();
     log_set_level(LOG_ERROR);
     return 0;
 }
@@ -55,7 +47,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    munmap(shared, sizeof *shared);
+    step_tear_down();
     kept_end();
     return 0;
 }
@@ -67,26 +59,6 @@ static uint32_t digest_of(const char *name)
     uint32_t digest = kept_digest(node);
     memory_node_destroy(node);
     return digest;
-}
-
-/* A process that ends without destroying its node, like one that is killed. */
-static pid_t begin_child(void (*run)(void *), void *context)
-{
-    memset(shared, 0, sizeof *shared);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        run(context);
-        _exit(0);
-    }
-    return child;
-}
-
-static void end_child(pid_t child)
-{
-    int status;
-    kill(child, SIGKILL);
-    assert_int_equal(waitpid(child, &status, 0), child);
 }
 
 /* ---- stepping ---- */
@@ -105,125 +77,18 @@ static void play_before(struct memory_node *node, const struct scene *scene, str
         kept_do(node, random, KEPT_ANY);
 }
 
-/* In the child. */
-static void steps_begin(void)
-{
-    atomic_store_release(&shared->ready, 1u);
-    raise(SIGSTOP);
-}
-
-static void steps_end(void)
-{
-    atomic_store_release(&shared->done, 1u);
-    for (;;)
-        pause();
-}
-
 static void scene_run(void *context)
 {
     const struct scene *scene = context;
     struct random random;
-    ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+    step_trace();
     struct memory_node *node = kept_open(scene->name);
     play_before(node, scene, &random);
-    kept_before_call = steps_begin;
+    kept_before_call = step_begin;
     kept_do(node, &random, scene->deed);
     if (kept_before_call != NULL) /* there was nothing to free */
-        steps_begin();
-    steps_end();
-}
-
-/* The child's file, and what was in it when it was last looked at. */
-struct watch {
-    const uint8_t *file;
-    uint8_t *seen;
-    size_t bytes;
-    uint64_t steps, changes;
-};
-
-static struct watch watch_begin(const char *name)
-{
-    struct stat status;
-    int descriptor = open(kept_path(name), O_RDONLY | O_CLOEXEC);
-    assert_true(descriptor >= 0);
-    assert_int_equal(fstat(descriptor, &status), 0);
-    struct watch watch = {.bytes = (size_t)status.st_size};
-    void *file = mmap(NULL, watch.bytes, PROT_READ, MAP_SHARED, descriptor, 0);
-    assert_ptr_not_equal(file, MAP_FAILED);
-    close(descriptor);
-    watch.file = file;
-    watch.seen = malloc(watch.bytes);
-    assert_non_null(watch.seen);
-    memcpy(watch.seen, watch.file, watch.bytes);
-    return watch;
-}
-
-static void watch_end(struct watch *watch)
-{
-    munmap((void *)(uintptr_t)watch->file, watch->bytes);
-    free(watch->seen);
-}
-
-/* Looks at the parts that calls change: the beginnings of all places, and all of the small ones. */
-static bool watch_changed(struct watch *watch)
-{
-    static struct keep_layout layout;
-    static const struct keep_sizes sizes = {KEPT_POOL, KEPT_CHUNK, KEPT_LOCKS, MEMORY_LOG_BYTES_LEAST, 2};
-    bool changed = false;
-    keep_layout(&layout, &sizes);
-    for (enum keep_place place = 0; place < KEEP_PLACES; place++) {
-        size_t at = layout.at[place], most = place == KEEP_STAGING ? 8192
-                                             : place == KEEP_POOL  ? 262144
-                                                                   : 4096;
-        size_t end = place + 1 < KEEP_PLACES ? layout.at[place + 1] : layout.bytes;
-        size_t length = end - at < most ? end - at : most;
-        if (memcmp(watch->file + at, watch->seen + at, length) == 0)
-            continue;
-        memcpy(watch->seen + at, watch->file + at, length);
-        changed = true;
-    }
-    return changed;
-}
-
-/* False: the system does not let this process trace. */
-static bool step_once(pid_t child)
-{
-    int status;
-    if (ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) != 0)
-        return false;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSTOPPED(status));
-    return true;
-}
-
-/* Calls `judge` for the file at the first step, at each that changed it, and at the last. */
-static void step_through(const char *name, void (*run)(void *), void *context,
-                         void (*judge)(void *context, struct watch *watch))
-{
-    int status;
-    pid_t child = begin_child(run, context);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (!WIFSTOPPED(status) || !atomic_load_acquire(&shared->ready))
-        fail_msg("the child did not begin: %x", status);
-    struct watch watch = watch_begin(name);
-    judge(context, &watch);
-    while (!atomic_load_acquire(&shared->done)) {
-        if (!step_once(child)) {
-            end_child(child);
-            watch_end(&watch);
-            skip();
-        }
-        watch.steps++;
-        if (watch_changed(&watch)) {
-            watch.changes++;
-            judge(context, &watch);
-        }
-    }
-    judge(context, &watch);
-    print_message("  %llu instructions, %llu changes of the file\n", (unsigned long long)watch.steps,
-                  (unsigned long long)watch.changes);
-    end_child(child);
-    watch_end(&watch);
+        step_begin();
+    step_end();
 }
 
 /* ---- calls, stepped ---- */
@@ -235,7 +100,7 @@ struct verdict {
     bool happened, ended;
 };
 
-static void judge_call(void *context, struct watch *watch)
+static void judge_call(void *context, struct step_watch *watch)
 {
     struct verdict *verdict = context;
     kept_copy("copy", verdict->scene.name);
@@ -249,7 +114,7 @@ static void judge_call(void *context, struct watch *watch)
         fail_msg("deed %d: undone after %llu instructions", (int)verdict->scene.deed,
                  (unsigned long long)watch->steps);
     verdict->happened = digest == verdict->after;
-    if (atomic_load_acquire(&shared->done) && !verdict->happened)
+    if (atomic_load_acquire(&step_shared->done) && !verdict->happened)
         fail_msg("deed %d was answered, and has not happened", (int)verdict->scene.deed);
 }
 
@@ -296,7 +161,7 @@ static void calls_are_whole_at_every_instruction(void **state)
 }
 
 /* A format leaves no cluster, or the new one. */
-static void judge_format(void *context, struct watch *watch)
+static void judge_format(void *context, struct step_watch *watch)
 {
     struct verdict *verdict = context;
     struct memory_status_reply status;
@@ -315,7 +180,7 @@ static void judge_format(void *context, struct watch *watch)
         assert_int_equal(kept_digest(node), verdict->after);
     }
     memory_node_destroy(node);
-    if (atomic_load_acquire(&shared->done))
+    if (atomic_load_acquire(&step_shared->done))
         assert_true(verdict->happened);
 }
 
@@ -346,23 +211,23 @@ struct staged {
 static void staged_child(void *context)
 {
     struct staged *staged = context;
-    ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+    step_trace();
     struct memory_node *node = kept_open("stepped");
     struct fabric_command command = {.operation = FABRIC_WRITE,
                                      .length = 300,
                                      .address = gaddr_make(0, PLACE),
                                      .write = {.data = staged->new}};
     uint8_t *where = memory_node_target(node)->pool + PLACE;
-    steps_begin();
+    step_begin();
     local_write_staged(where, &command, memory_node_staging(node, 0));
     /* another one of this thread, elsewhere: nothing of it gets under the first one's mark */
     command.address = gaddr_make(0, PLACE + 2000);
     command.write.data = staged->new + 2000;
     local_write_staged(where + 2000, &command, memory_node_staging(node, 0));
-    steps_end();
+    step_end();
 }
 
-static void judge_staged(void *context, struct watch *watch)
+static void judge_staged(void *context, struct step_watch *watch)
 {
     struct staged *staged = context;
     kept_copy("copy", "stepped");
@@ -376,14 +241,13 @@ static void judge_staged(void *context, struct watch *watch)
         fail_msg("a WRITE is cut after %llu instructions", (unsigned long long)watch->steps);
     staged->happened = one;
     assert_true(memcmp(found + 300, staged->old + 300, 1700) == 0);
-    if (atomic_load_acquire(&shared->done))
+    if (atomic_load_acquire(&step_shared->done))
         assert_true(one && other);
     memory_node_destroy(node);
 }
 
-static void staged_writes_are_whole_at_every_instruction(void **state)
+static void step_staged(void (*child)(void *))
 {
-    (void)state;
     static struct staged staged;
     struct random random;
     random_seed(&random, 3);
@@ -394,8 +258,45 @@ static void staged_writes_are_whole_at_every_instruction(void **state)
     struct memory_node *node = kept_open("stepped");
     memcpy(memory_node_target(node)->pool + PLACE, staged.old, LENGTH);
     memory_node_destroy(node);
-    step_through("stepped", staged_child, &staged, judge_staged);
+    staged.happened = false;
+    step_through("stepped", child, &staged, judge_staged);
     unlink(kept_path("stepped"));
+}
+
+static void staged_writes_are_whole_at_every_instruction(void **state)
+{
+    (void)state;
+    step_staged(staged_child);
+}
+
+/* The same by a process that embeds the memory node: a list, and a store into a window. */
+static void embedded_child(void *context)
+{
+    struct staged *staged = context;
+    struct error error = {0};
+    step_trace();
+    struct memory_node *node = kept_open("stepped");
+    const struct fabric_target *target = memory_node_target(node);
+    struct fabric *fabric = fabric_local_create(&target, 1, 1, &error);
+    assert_non_null(fabric);
+    struct fabric_endpoint *endpoint = fabric_endpoint_open(fabric, &error);
+    assert_non_null(endpoint);
+    struct fabric_command command = {.operation = FABRIC_WRITE,
+                                     .length = 300,
+                                     .address = gaddr_make(0, PLACE),
+                                     .write = {.data = staged->new}};
+    struct fabric_list list = {.count = 1, .commands = &command}, *lists = &list;
+    step_begin();
+    assert_int_equal(fabric_execute(endpoint, &lists, 1, NULL), 0);
+    fabric_window_store(endpoint, gaddr_make(0, PLACE + 2000),
+                        fabric_window(fabric, gaddr_make(0, PLACE + 2000), 300), staged->new + 2000, 300);
+    step_end();
+}
+
+static void embedded_writes_are_whole_at_every_instruction(void **state)
+{
+    (void)state;
+    step_staged(embedded_child);
 }
 
 /* ---- the opening, stepped ---- */
@@ -403,13 +304,13 @@ static void staged_writes_are_whole_at_every_instruction(void **state)
 static void opening_child(void *context)
 {
     const struct verdict *verdict = context;
-    ptrace(PTRACE_TRACEME, 0, NULL, NULL);
-    steps_begin();
+    step_trace();
+    step_begin();
     kept_open(verdict->scene.name);
-    steps_end();
+    step_end();
 }
 
-static void judge_opening(void *context, struct watch *watch)
+static void judge_opening(void *context, struct step_watch *watch)
 {
     const struct verdict *verdict = context;
     kept_copy("copy", verdict->scene.name);
@@ -447,7 +348,7 @@ static void openings_are_whole_at_every_instruction(void **state)
     int status;
     struct verdict verdict = {.scene = {.name = "stepped", .seed = 5, .before = 80}};
     memory_node_destroy(kept_open("stepped"));
-    pid_t child = begin_child(cut_child, &verdict.scene);
+    pid_t child = step_child(cut_child, &verdict.scene);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     kept_copy("copy", "stepped");
@@ -457,7 +358,7 @@ static void openings_are_whole_at_every_instruction(void **state)
 }
 
 /* The first opening makes the file: there is none, an empty pool, or what is made again. */
-static void judge_making(void *context, struct watch *watch)
+static void judge_making(void *context, struct step_watch *watch)
 {
     (void)context;
     struct memory_status_reply told;
@@ -480,14 +381,14 @@ static void making_is_whole_at_every_instruction(void **state)
     assert_true(descriptor >= 0);
     close(descriptor);
     int status;
-    pid_t child = begin_child(opening_child, &verdict);
+    pid_t child = step_child(opening_child, &verdict);
     assert_int_equal(waitpid(child, &status, 0), child);
-    struct watch watch = {0};
+    struct step_watch watch = {0};
     off_t size = -1;
-    while (!atomic_load_acquire(&shared->done)) {
+    while (!atomic_load_acquire(&step_shared->done)) {
         struct stat now;
         if (!step_once(child)) {
-            end_child(child);
+            step_kill(child);
             skip();
         }
         assert_int_equal(stat(kept_path("stepped"), &now), 0);
@@ -495,16 +396,17 @@ static void making_is_whole_at_every_instruction(void **state)
             size = now.st_size;
             judge_making(NULL, &watch);
             if (watch.bytes > 0)
-                watch_end(&watch);
-            watch = size > 0 && (uint64_t)size > KEPT_POOL ? watch_begin("stepped") : (struct watch){0};
-        } else if (watch.bytes > 0 && watch_changed(&watch)) {
+                step_watch_end(&watch);
+            watch =
+                size > 0 && (uint64_t)size > KEPT_POOL ? step_watch_begin("stepped") : (struct step_watch){0};
+        } else if (watch.bytes > 0 && step_watch_changed(&watch)) {
             judge_making(NULL, &watch);
         }
     }
     assert_true(watch.bytes > 0);
     judge_making(NULL, &watch);
-    watch_end(&watch);
-    end_child(child);
+    step_watch_end(&watch);
+    step_kill(child);
     unlink(kept_path("stepped"));
 }
 
@@ -521,11 +423,11 @@ static void life_child(void *context)
     struct random random;
     struct memory_node *node = kept_open(life->name);
     random_seed(&random, life->seed);
-    atomic_store_release(&shared->ready, 1u);
+    atomic_store_release(&step_shared->ready, 1u);
     for (;;) {
         uint32_t result = kept_do(node, &random, KEPT_ANY);
-        shared->results ^= result;
-        atomic_store_release(&shared->acknowledged, shared->acknowledged + 1);
+        step_shared->results ^= result;
+        atomic_store_release(&step_shared->acknowledged, step_shared->acknowledged + 1);
     }
 }
 
@@ -554,21 +456,22 @@ static void killed_at_random_nothing_is_lost(void **state)
     for (unsigned i = 0; i < kills; i++) {
         const struct life life = {.seed = random_next(&random), .name = "lives"};
         kept_copy("start", "lives");
-        pid_t child = begin_child(life_child, (void *)(uintptr_t)&life);
+        pid_t child = step_child(life_child, (void *)(uintptr_t)&life);
         uint64_t least = random_below(&random, 60);
-        while (atomic_load_acquire(&shared->acknowledged) < least || !atomic_load_acquire(&shared->ready))
+        while (atomic_load_acquire(&step_shared->acknowledged) < least ||
+               !atomic_load_acquire(&step_shared->ready))
             ;
         const struct timespec pause = {.tv_nsec = (long)random_below(&random, 40000)};
         nanosleep(&pause, NULL);
-        end_child(child);
+        step_kill(child);
         uint32_t answered, begun;
-        replay(&life, shared->acknowledged, &answered);
-        replay(&life, shared->acknowledged + 1, &begun);
+        replay(&life, step_shared->acknowledged, &answered);
+        replay(&life, step_shared->acknowledged + 1, &begun);
         uint32_t found = digest_of("lives");
         if (found != answered && found != begun)
             fail_msg("kill %u, after %llu calls: neither what was answered, nor with the next call", i,
-                     (unsigned long long)shared->acknowledged);
-        calls += shared->acknowledged;
+                     (unsigned long long)step_shared->acknowledged);
+        calls += step_shared->acknowledged;
     }
     print_message("  %u kills, %llu calls answered\n", kills, (unsigned long long)calls);
 }
@@ -579,6 +482,7 @@ int main(void)
         cmocka_unit_test(calls_are_whole_at_every_instruction),
         cmocka_unit_test(formats_are_whole_at_every_instruction),
         cmocka_unit_test(staged_writes_are_whole_at_every_instruction),
+        cmocka_unit_test(embedded_writes_are_whole_at_every_instruction),
         cmocka_unit_test(openings_are_whole_at_every_instruction),
         cmocka_unit_test(making_is_whole_at_every_instruction),
         cmocka_unit_test(killed_at_random_nothing_is_lost),
