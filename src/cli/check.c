@@ -13,6 +13,7 @@
 
 struct check_settings {
     struct cluster_fabric_settings fabric;
+    char *data;
     bool reclaim, json, quiet;
     int log_level;
 };
@@ -23,6 +24,8 @@ struct check_settings {
     }
 static const struct option_entry table[] = {
     CLUSTER_FABRIC_ROWS(struct check_settings, fabric),
+    ROW("data", OPTION_TEXT, data, 0, 0, NULL, "DIR",
+        "Instead of a cluster: the data directory of a 'banyan serve' that does not run"),
     ROW("reclaim", OPTION_BOOL, reclaim, 0, 0, NULL, NULL,
         "Give memory back that compute nodes lost when they died; no other compute node may be connected"),
     ROW("json", OPTION_BOOL, json, 0, 0, NULL, NULL, "Print the result for programs"),
@@ -49,7 +52,8 @@ static const struct settings_command command = {
         "Examples:\n"
         "  banyan check --memory 127.0.0.1:7100,127.0.0.1:7101\n"
         "  banyan check --memory unix:/run/banyan/memory.sock --reclaim\n"
-        "  banyan check --memory 127.0.0.1:7100 --json\n\n"
+        "  banyan check --memory 127.0.0.1:7100 --json\n"
+        "  banyan check --data /var/lib/banyan --reclaim\n\n"
         "Exit status: 0 when all is well; 1 when an invariant is broken, memory is lost (and was not given "
         "back) "
         "or the check could not be made; 2 when a setting makes no sense.",
@@ -165,6 +169,16 @@ static int print_json(const struct check *check, const struct audit_report *repo
     return failed ? COMMAND_FAILED : COMMAND_OK;
 }
 
+static int open_session(struct check *check, struct error *error)
+{
+    const struct check_settings *settings = &check->settings;
+    if (!settings->data || !settings->data[0])
+        return cluster_session_open(&check->cluster, &settings->fabric, "banyan check", error);
+    if (settings->fabric.memory && settings->fabric.memory[0])
+        return error_set(error, BANYAN_EINVAL, "data and memory: the check is of one of them");
+    return cluster_session_open_data(&check->cluster, settings->data, error);
+}
+
 /* The map's entries against each other and against the indexes; behind the audit, since this process's keeper
  * may write to the map once it has joined. */
 static int check_map(struct check *check, struct audit_report *report, struct error *error)
@@ -196,7 +210,7 @@ static int run(struct check *check, struct audit_report *report, struct error *e
     check->terminal = isatty(STDERR_FILENO) && !check->settings.quiet;
     check->problems = check->settings.json ? json_array() : NULL;
     check->logs = check->settings.json ? json_array() : NULL;
-    int status = cluster_session_open(&check->cluster, &check->settings.fabric, "banyan check", error);
+    int status = open_session(check, error);
     if (!status) {
         status = audit_run(check->cluster.session, &options, report);
         if (status == BANYAN_EBUSY && report->compute_nodes)

@@ -6,10 +6,12 @@
 #define CLI_CLUSTER_SESSION_H
 
 #include "cli/cluster.h"
+#include "cli/data_directory.h"
 #include "owner/process.h"
 
 struct cluster_session {
     struct cluster_fabric cluster;
+    struct data_directory data; /* of cluster_session_open_data */
     struct fabric *fabric;
     struct tree_compute *compute;
     struct pool_worker *worker;
@@ -19,6 +21,8 @@ struct cluster_session {
 /* Connects to the memory nodes; `name` is what they are told of us. Must be closed, also when it fails. */
 int cluster_session_open(struct cluster_session *session, const struct cluster_fabric_settings *settings,
                          const char *name, struct error *error);
+/* The same on the store of a data directory, which nobody else has open: what is there, nothing is made. */
+int cluster_session_open_data(struct cluster_session *session, const char *path, struct error *error);
 /* Takes part in the ownership of ranges, wanting none: before anything of a cluster's indexes is changed. */
 int cluster_session_join(struct cluster_session *session, struct error *error);
 void cluster_session_close(struct cluster_session *session);

@@ -1,4 +1,5 @@
 /* main.c - `banyan`: finds the subcommand and hands over to it. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +89,7 @@ int main(int argc, char **argv)
         char *arguments[] = {NULL, NULL};
         return run_command(find_command("version"), 1, arguments);
     }
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error, and told */
     const struct command *command = find_command(argv[1]);
     return command ? run_command(command, argc - 1, argv + 1) : COMMAND_USAGE;
 }

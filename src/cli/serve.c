@@ -9,7 +9,9 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/task.h"
+#include "base/thread.h"
 #include "cli/command.h"
+#include "cli/data_directory.h"
 #include "cli/machine.h"
 #include "cli/serve_owner.h"
 #include "fabric/local.h"
@@ -23,6 +25,8 @@
 #define TRIM_BYTES  (UINT64_C(16) << 20) /* of each pool, ten times a second */
 #define EMBEDDED_ID 1u                   /* the process is its own pool's only compute node */
 
+_Static_assert(SERVE_NODES_MAX == DATA_NODES_MAX, "as many in files as in memory");
+
 struct process {
     struct serve_settings settings;
     const struct settings_command *command;
@@ -30,7 +34,8 @@ struct process {
     char password[NET_SECRET_MAX + 1];
     size_t password_length;
     struct net_tls *tls;
-    struct memory_node *nodes[SERVE_NODES_MAX];
+    struct memory_node *nodes[SERVE_NODES_MAX]; /* without a data directory */
+    struct data_directory data;
     struct cluster_fabric cluster;
     struct fabric *fabric;
     struct tree_compute *compute;
@@ -51,6 +56,12 @@ struct process {
 static bool embedded(const struct process *process)
 {
     return process->command == &serve_settings_serve;
+}
+
+/* They lie in files. */
+static bool kept(const struct process *process)
+{
+    return process->settings.data && process->settings.data[0];
 }
 
 /* A port that no address uses is a mistake of the user's, who expects that it counts. */
@@ -75,10 +86,25 @@ static int parse_listen(struct process *process, struct error *error)
     return status;
 }
 
+/* Each thread stages its writes in a place of its own, and there are only so many. */
+static int limit_threads(struct process *process, struct error *error)
+{
+    struct serve_settings *settings = &process->settings;
+    if (!kept(process))
+        return 0;
+    if (!settings->threads)
+        settings->threads = thread_cpus() < DATA_THREADS_MAX ? 0 : DATA_THREADS_MAX;
+    if (settings->threads <= DATA_THREADS_MAX)
+        return 0;
+    return error_set(error, BANYAN_EINVAL, "threads: with --data at most %u", DATA_THREADS_MAX);
+}
+
 static int prepare(struct process *process, struct error *error)
 {
     const struct serve_settings *settings = &process->settings;
     int status = parse_listen(process, error);
+    if (!status)
+        status = limit_threads(process, error);
     if (!status && embedded(process) && settings->log == SERVE_LOG_AUTO)
         status =
             error_set(error, BANYAN_EINVAL,
@@ -118,10 +144,34 @@ static int guard(const struct process *process, struct error *error)
 
 /* ---- the fabric ---- */
 
+static int open_kept(struct process *process, struct error *error)
+{
+    struct serve_settings *settings = &process->settings;
+    const struct data_wishes wishes = {.memory_nodes = settings->memory_nodes,
+                                       .pool_bytes = settings->size & ~UINT64_C(4095),
+                                       .log_bytes = settings->log_bytes,
+                                       .huge_pages = settings->huge_pages};
+    struct data_directory *data = &process->data;
+    int status = data_directory_open(data, settings->data, &wishes, error);
+    if (status)
+        return status;
+    settings->memory_nodes = data->count; /* for CONFIG GET */
+    settings->size = data->targets[0]->pool_bytes;
+    process->fabric = fabric_local_create(data->targets, (uint16_t)data->count, EMBEDDED_ID, error);
+    return process->fabric ? 0 : error->code;
+}
+
 static int open_embedded(struct process *process, struct error *error)
 {
     const struct fabric_target *targets[SERVE_NODES_MAX];
+    if (kept(process))
+        return open_kept(process, error);
+    if (!process->settings.memory_nodes)
+        process->settings.memory_nodes = 1;
+    if (!process->settings.size)
+        process->settings.size = MEMORY_POOL_BYTES;
     uint32_t count = process->settings.memory_nodes;
+    machine_warn_pool(process->settings.size * count);
     for (uint32_t i = 0; i < count; i++) {
         struct memory_options options = {.node = (uint16_t)i,
                                          .pool_bytes = process->settings.size & ~UINT64_C(4095),
@@ -148,6 +198,21 @@ static int open_cluster(struct process *process, struct error *error)
     return status ? status : fabric_remote_open(&process->fabric, &process->cluster.options, error);
 }
 
+/* What is kept has a catalogue, unless the first start did not come that far. */
+static int write_kept_catalogue(struct process *process, struct tree_session *session)
+{
+    bool formatted = false;
+    int status = tree_formatted(session, &formatted);
+    if (status || formatted)
+        return status;
+    if (process->data.used)
+        return pool_fail(tree_session_pool(session), BANYAN_ECORRUPT,
+                         "data directory %s is damaged: there are data in its pools, and no catalogue in "
+                         "pool-0; nothing is changed",
+                         process->settings.data);
+    return tree_format(session);
+}
+
 /* Writes an empty catalogue: to a fresh pool. */
 static int write_catalogue(struct process *process, struct error *error)
 {
@@ -157,7 +222,7 @@ static int write_catalogue(struct process *process, struct error *error)
     if (!status)
         status = tree_session_create(&session, process->compute, worker, error);
     if (!status) {
-        status = tree_format(session);
+        status = kept(process) ? write_kept_catalogue(process, session) : tree_format(session);
         if (status)
             *error = *tree_session_error(session);
     }
@@ -169,8 +234,6 @@ static int write_catalogue(struct process *process, struct error *error)
 static int open_pool(struct process *process, struct error *error)
 {
     struct tree_switches switches = {0};
-    if (embedded(process))
-        machine_warn_pool(process->settings.size * process->settings.memory_nodes);
     machine_warn_threads(process->settings.threads);
     int status = embedded(process) ? open_embedded(process, error) : open_cluster(process, error);
     if (!status)
@@ -224,8 +287,9 @@ static void tick(void *context)
 {
     struct process *process = context;
     serve_owner_tick(&process->owner);
-    for (unsigned i = 0; i < SERVE_NODES_MAX && process->nodes[i]; i++)
-        memory_node_trim(process->nodes[i], task_now(), TRIM_BYTES);
+    struct memory_node *const *nodes = kept(process) ? process->data.nodes : process->nodes;
+    for (unsigned i = 0; i < SERVE_NODES_MAX && nodes[i]; i++)
+        memory_node_trim(nodes[i], task_now(), TRIM_BYTES);
 }
 
 static int start_server(struct process *process, struct error *error)
@@ -251,6 +315,7 @@ static int start_server(struct process *process, struct error *error)
         .no_defrag = !settings->defrag,
         .busy_poll = settings->busy_poll,
         .owner = process->owner.process,
+        .data = kept(process) ? process->settings.data : NULL,
         .owns_all = embedded(process) && settings->own == SERVE_OWN_AUTO,
         .tick = tick,
         .tick_context = process,
@@ -288,8 +353,12 @@ static void announce(struct process *process)
         printf("%s %s%s", i ? "," : "", net_address_format(address, text), tls ? " (TLS)" : "");
     }
     const struct fabric_capabilities *capabilities = fabric_capabilities(process->fabric);
-    printf("; fabric %s, %u memory node%s\n", capabilities->backend, capabilities->memory_nodes,
+    printf("; fabric %s, %u memory node%s", capabilities->backend, capabilities->memory_nodes,
            capabilities->memory_nodes == 1 ? "" : "s");
+    if (kept(process))
+        printf("; data in %s, durability process\n", process->settings.data);
+    else
+        printf("%s\n", embedded(process) ? "; data end with this process (--data DIR keeps them)" : "");
     if (process->http) {
         net_address_format(&process->http_address.list[0], text);
         printf("banyan %s: status page at http://%s/\n", name, strncmp(text, "tcp://", 6) ? text : text + 6);
@@ -311,6 +380,8 @@ static void tell_end(const struct process *process)
     server_stats(process->server, &stats);
     if (process->command != &serve_settings_serve)
         log_info("stopped: all clients are closed; the memory nodes keep the data");
+    else if (kept(process))
+        log_info("stopped: all clients are closed; what the store holds stays in %s", process->settings.data);
     else if (stats.keys_age_s == UINT64_MAX)
         log_info(
             "stopped: all clients are closed; what the store held is gone, as it was this process's memory");
@@ -332,6 +403,7 @@ static void close_all(struct process *process)
     cluster_fabric_close(&process->cluster);
     for (unsigned i = 0; i < SERVE_NODES_MAX; i++)
         memory_node_destroy(process->nodes[i]);
+    data_directory_close(&process->data);
     net_tls_destroy(process->tls);
     free(process->shown);
     free(process->shown_contexts);

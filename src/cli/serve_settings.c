@@ -61,10 +61,15 @@ static const struct option_entry serve_table[] = {
         "auto: this process owns all keys, as no other can reach them; none: it locks as if others could"),
     ROW("log", OPTION_CHOICE, log, 0, 0, log_names, "none",
         "Only none: the owner's log is for banyan compute; here a write costs no round trip"),
+    ROW("data", OPTION_TEXT, data, 0, 0, NULL, "DIR",
+        "Keep the data in files of this directory, so that they outlive the process, however it ends; made "
+        "if "
+        "it is not there"),
     ROW("memory-nodes", OPTION_U32, memory_nodes, 1, SERVE_NODES_MAX, NULL, "N",
-        "Memory nodes in this process"),
+        "Memory nodes in this process. Default: as many as the data directory has, else 1"),
     ROW("size", OPTION_U64, size, 16 << 20, 0x1p46, NULL, "BYTES",
-        "Pool of each memory node, as 4G; taken from the system as it is used"),
+        "Pool of each memory node, as 4G; taken from the system as it is used, but with --data at once. "
+        "Default: that of the data directory if it has one, else 1G"),
     ROW("log-bytes", OPTION_U64, log_bytes, 0, 0x1p45, NULL, "BYTES",
         "What the segments of the owner's log may take of each pool, 512K to half of it; 0: a 32nd of it"),
     ROW("huge-pages", OPTION_BOOL, huge_pages, 0, 0, NULL, NULL,
@@ -115,8 +120,13 @@ const struct settings_command serve_settings_serve = {
     .table = serve_table,
     .documentation =
         "Serve an ordered key-value store to Redis clients, all in this one process.\v"
-        "The store is memory: what it holds is gone when the process ends.\n\n" SETTINGS_TEXT "Examples:\n"
+        "The store is memory: what it holds is gone when the process ends, unless --data keeps it: then a "
+        "server that was killed, or stopped, goes on where it was when it is started again. That outlives "
+        "the "
+        "process, and a restart of the machine if the server was stopped before; not a loss of "
+        "power.\n\n" SETTINGS_TEXT "Examples:\n"
         "  banyan serve\n"
+        "  banyan serve --data /var/lib/banyan\n"
         "  banyan serve --port 7000\n"
         "  banyan serve --listen 127.0.0.1:7000,unix:/tmp/banyan.sock --size 8G --threads 4\n"
         "  banyan serve --listen 0.0.0.0:6379 --password-file /etc/banyan/password\n\n" STATUS_TEXT,
@@ -148,8 +158,6 @@ void serve_settings_default(struct serve_settings *settings)
                                         .protected_mode = true,
                                         .defrag = true,
                                         .log_level = LOG_INFO,
-                                        .memory_nodes = 1,
-                                        .size = UINT64_C(1) << 30,
                                         .cache_policy = TREE_CACHE_BANYAN,
                                         .admission = 0.1,
                                         .own = SERVE_OWN_AUTO,

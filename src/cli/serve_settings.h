@@ -19,8 +19,10 @@ struct serve_settings {
     int own; /* enum serve_own */
     int log; /* enum serve_log */
     /* serve */
-    uint32_t memory_nodes;
-    uint64_t size, log_bytes;
+    char *data;
+    uint32_t memory_nodes; /* 0: what the data directory has, else 1 */
+    uint64_t size;         /* 0: the same, else MEMORY_POOL_BYTES */
+    uint64_t log_bytes;
     bool huge_pages;
     /* compute */
     struct cluster_fabric_settings fabric;

@@ -135,7 +135,8 @@ static int server_fill(struct server *server, struct tree_compute *compute,
     if (options->password)
         password_set(&server->password, options->password, strlen(options->password));
     server->nodes = calloc(server->node_count, sizeof *server->nodes);
-    if (!server->nodes)
+    server->data = options->data ? strdup(options->data) : NULL;
+    if (!server->nodes || (options->data && !server->data))
         return error_set(error, BANYAN_ENOMEM, "no memory for a server");
     descriptors_raise(server->clients_max);
     int status = command_table_create(&server->table, tables, error);
@@ -188,6 +189,7 @@ void server_destroy(struct server *server)
     command_table_destroy(server->table);
     slowlog_destroy(&server->slowlog);
     free(server->nodes);
+    free(server->data);
     free(server->listeners.list);
     password_destroy(&server->password);
     free(server);

@@ -41,6 +41,8 @@ struct server_options {
     bool no_defrag;    /* sparse chunks are not emptied until CONFIG SET activedefrag yes */
     bool busy_poll;    /* never sleep: for benchmarks */
     struct owner_process *owner; /* the process's part in the ownership of ranges; NULL: no cluster */
+    const char
+        *data;     /* the directory in which this process keeps its memory nodes' pools; NULL: none. Copied */
     bool owns_all; /* `compute` owns each index that it opens (switch `ownership`); for figures */
     void (*tick)(void *context); /* NULL, or called by the first thread ten times a second; must not wait */
     void *tick_context;

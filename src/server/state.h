@@ -21,6 +21,7 @@ struct server {
     struct store *store;
     struct command_table *table;
     const struct server_setting *settings;
+    char *data; /* owned; NULL: this process keeps nothing */
     struct server_listeners listeners;
     struct server_thread *threads;
     unsigned threads_made; /* to be destroyed */

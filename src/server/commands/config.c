@@ -207,6 +207,11 @@ static void get_empty(struct server *server, char *text, size_t size)
     snprintf(text, size, "%s", "");
 }
 
+static void get_directory(struct server *server, char *text, size_t size)
+{
+    snprintf(text, size, "%s", server->data ? server->data : "");
+}
+
 static void get_no(struct server *server, char *text, size_t size)
 {
     (void)server;
@@ -234,6 +239,8 @@ static const struct own_setting own_settings[] = {
     {"active-defrag-cycle-max", get_cycle_max, check_cycle_max, apply_cycle_max},
     {"save", get_empty, NULL, NULL},
     {"appendonly", get_no, NULL, NULL},
+    {"appendfsync", get_no, NULL, NULL},
+    {"dir", get_directory, NULL, NULL},
     {"databases", get_one, NULL, NULL},
 };
 #define OWN_SETTINGS (sizeof own_settings / sizeof *own_settings)

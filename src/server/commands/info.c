@@ -26,6 +26,7 @@ struct figures {
     struct server_stats stats;
     uint64_t pool_bytes, used_bytes; /* sums of the memory nodes that have answered */
     uint64_t fragmented_bytes;       /* free, in chunks that are partly used */
+    unsigned kept;                   /* memory nodes whose pool lies in a file */
     bool exact;                      /* the keys must be counted, not estimated */
     bool sized;                      /* the memory nodes must be asked what is used now */
     struct text text;
@@ -114,9 +115,20 @@ static void section_memory(struct figures *f)
     section_fragmentation(f);
 }
 
+/* Of what every acknowledged write is safe: "memory", of nothing that ends its memory node; "process", of its
+ * process's end too, where all pools lie in files. Neither is safe of a loss of power. */
+static const char *durability(const struct figures *f)
+{
+    return f->server->node_count && f->kept == f->server->node_count ? "process" : "memory";
+}
+
+/* There are no snapshots, and no log that could be replayed: tools that look for them find none. */
 static void section_persistence(struct figures *f)
 {
-    text_add(&f->text, "loading:0\r\nasync_loading:0\r\nrdb_bgsave_in_progress:0\r\naof_enabled:0\r\n");
+    text_add(&f->text,
+             "loading:0\r\nasync_loading:0\r\nrdb_bgsave_in_progress:0\r\naof_enabled:0\r\n"
+             "aof_rewrite_in_progress:0\r\ndurability:%s\r\ndata_directory:%s\r\n",
+             durability(f), f->server->data ? f->server->data : "");
 }
 
 static void section_stats(struct figures *f)
@@ -304,7 +316,7 @@ static const struct section {
     {"SERVER", "Server", section_server, false, false},
     {"CLIENTS", "Clients", section_clients, false, false},
     {"MEMORY", "Memory", section_memory, false, true},
-    {"PERSISTENCE", "Persistence", section_persistence, false, false},
+    {"PERSISTENCE", "Persistence", section_persistence, false, true},
     {"STATS", "Stats", section_stats, false, false},
     {"REPLICATION", "Replication", section_replication, false, false},
     {"CPU", "CPU", section_cpu, false, false},
@@ -344,6 +356,7 @@ static void figures_gather(struct figures *f)
         f->pool_bytes += status.pool_bytes;
         f->used_bytes += status.bytes_used;
         f->fragmented_bytes += status.bytes_free_in_chunks;
+        f->kept += status.kept != 0;
     }
     for (uint32_t i = 1; i < f->call->count; i++)
         f->exact |= server_argument_is(&f->call->arguments[i], "KEYSPACE");

@@ -85,7 +85,8 @@ static void debug_help(struct server_call *call)
 static const struct server_subcommand debug_subcommands[] = {
     {"SLEEP", 3, debug_sleep}, {"HELP", 2, debug_help}, {NULL, 0, NULL}};
 
-/* There is nothing to save to, so SAVE is an error, which FORCE ignores as it does in Redis. */
+/* The end of a process with a data directory writes all of it, so SAVE is what happens anyway. Without one
+ * there is nothing to save to, and SAVE is an error, which FORCE ignores as it does in Redis. */
 static void shutdown_run(struct server_call *call)
 {
     bool save = false, no_save = false, force = false;
@@ -105,7 +106,7 @@ static void shutdown_run(struct server_call *call)
             return;
         }
     }
-    if (save && !force) {
+    if (save && !force && !server_of(call)->data) {
         resp_error(call->reply,
                    "ERR Errors trying to SHUTDOWN: there is no file to save to. SHUTDOWN NOSAVE stops "
                    "this server");
