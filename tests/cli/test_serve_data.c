@@ -28,7 +28,10 @@ static struct process_result result;
 
 static void refused(struct scene *scene, const char *const *arguments, const char *part, const char *other)
 {
-    process_run(scene, NULL, arguments, &result);
+    const char *limited[32] = {"-s", "KILL", "20", getenv("BANYAN_PROGRAM")}; /* it may serve instead */
+    for (unsigned i = 0; i < 27 && arguments[i]; i++)
+        limited[4 + i] = arguments[i];
+    process_run(scene, "timeout", limited, &result);
     if ((result.code != 1 && result.code != 2) || !strstr(result.error, part) || !strstr(result.error, other))
         fail_msg("ended with %d, and not with '%s' and '%s': %s%s", result.code, part, other, result.output,
                  result.error);
