@@ -336,8 +336,8 @@ static int check_words(const struct keep *keep, struct error *error)
     if (keep_checked(keep, KEEP_CLOSED) == 0 && words->boot != boot_number())
         return error_set(error, BANYAN_ECORRUPT,
                          "pool file %s was in use when its machine went down, so that parts of it are older "
-                         "than others: a pool file outlives its process, not its machine, unless that was "
-                         "stopped before (SIGTERM); move it away to begin with an empty pool",
+                         "than others: move it away to begin with an empty pool. A pool file outlives its "
+                         "machine only if its process was stopped before (SIGTERM)",
                          keep_name(keep));
     return BANYAN_OK;
 }

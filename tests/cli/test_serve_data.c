@@ -319,6 +319,34 @@ static void damage_is_told(void **state)
     scene->passed = true;
 }
 
+/* What the file says of the machine's start becomes another one. */
+static void restart_machine(const char *pool)
+{
+    flip(pool, KEEP_WORDS_OFFSET + offsetof(struct keep_words, boot));
+}
+
+/* The data outlive the machine where the server was stopped before. */
+static void a_machine_that_went_down_is_told(void **state)
+{
+    struct scene *scene = *state;
+    const char *directory = keep(scene_path(scene, "data")), *pool = keep(text_of("%s/pool-0", directory));
+    struct process *server = process_start(scene, "serve", SERVE(directory, "--size", "32M"));
+    redisContext *client = client_of(server, 0);
+    assert_string_equal(ask(client, "SET a 1"), "OK");
+    redisFree(client);
+    assert_int_equal(process_stop(server), 0);
+    restart_machine(pool);
+    process_restart(scene, server, SERVE(directory, NULL));
+    client = client_of(server, 0);
+    assert_string_equal(ask(client, "GET a"), "1");
+    redisFree(client);
+    process_kill(server);
+    restart_machine(pool);
+    refused(scene, SERVE(directory, NULL), "was in use when its machine went down",
+            "move it away to begin with an empty pool");
+    scene->passed = true;
+}
+
 /* The catalogue's superblock is gone: it is not written anew over what there is. */
 static void a_catalogue_is_not_written_twice(void **state)
 {
@@ -410,6 +438,7 @@ int main(void)
                                        TEST(pools_of_a_cluster_are_refused),
                                        TEST(pools_of_other_directories_are_refused),
                                        TEST(damage_is_told),
+                                       TEST(a_machine_that_went_down_is_told),
                                        TEST(a_catalogue_is_not_written_twice),
                                        TEST(a_full_file_system_is_told),
                                        TEST(what_cannot_be_written_is_told)};

@@ -52,7 +52,7 @@ struct run {
     struct load *load;
     struct batcher batcher;
     unsigned round, kills, stops;
-    uint64_t lost, reclaimed, entries;
+    uint64_t lost, lost_bytes, reclaimed, entries;
 };
 
 static void nap(uint64_t microseconds)
@@ -267,6 +267,7 @@ static void check(struct run *run, bool reclaim, bool lossless)
     run->entries = number_of(json, "entries");
     if (reclaim) {
         run->lost += number_of(json, "blocks_lost");
+        run->lost_bytes += number_of(json, "bytes_lost");
         run->reclaimed += number_of(json, "blocks_reclaimed");
     } else if (lossless && number_of(json, "blocks_lost")) {
         fail_hard("round %u: %" PRIu64 " blocks are lost", run->round, number_of(json, "blocks_lost"));
@@ -341,9 +342,10 @@ static void run_end(struct run *run)
     if (run->lost != run->reclaimed)
         fail_hard("%" PRIu64 " blocks were lost, %" PRIu64 " given back", run->lost, run->reclaimed);
     printf("%u kills, %u stops: %" PRIu64 " operations, %" PRIu64 " in batches, %" PRIu64
-           " connections lost, %" PRIu64 " entries, %" PRIu64 " blocks lost and given back\n",
+           " connections lost, %" PRIu64 " entries, %" PRIu64 " blocks (%" PRIu64
+           " bytes) lost and given back\n",
            run->kills, run->stops, a.operations + b.operations, run->batcher.acked,
-           a.disconnected + b.disconnected, run->entries, run->lost);
+           a.disconnected + b.disconnected, run->entries, run->lost, run->lost_bytes);
     fflush(stdout);
     free(run->batcher.bytes);
     run->scene.passed = true;
