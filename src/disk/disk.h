@@ -1,0 +1,99 @@
+/*
+ * disk.h - a directory of flat files that are to outlive power: the contract, whatever the files lie on.
+ *
+ * Called by what keeps data on a disk (journal.h, manifest.h, checkpoints). Every call suspends or blocks the
+ * calling task: a real disk blocks the thread, so its callers are threads of their own. A file is used by one
+ * task at a time, different files by any tasks; names are changed by one task at a time.
+ *
+ * WHAT IS PROMISED. Bytes outlive a power cut when a sync of their file that began behind their write has
+ * returned 0; a name that was made, changed or removed, when a sync of the names has. Until then a cut leaves
+ * any part of them: each sector of 512 bytes is of before, of now, or of any moment between; each change of a
+ * name has happened or not, a rename as one. Nothing orders any of it but a sync.
+ *
+ * A FAILED SYNC may have dropped what it was to write, and a later sync of the same file that returns 0 does
+ * not bring it back: whoever sees one believes nothing of the file that was not synced before, and may not
+ * ask again.
+ *
+ * ERRORS name the file. BANYAN_ENOSPC: the disk, or the user's limit, has no room, and nothing of the write
+ * is in the file. BANYAN_EUNKNOWN: a write, a sync or a change of a name failed, and may have happened, in
+ * part too. BANYAN_ECORRUPT: it cannot be read. BANYAN_ENOTFOUND, BANYAN_EEXIST: of names. BANYAN_EINVAL: a
+ * name that cannot be, or no regular file.
+ *
+ * NAMES have 1 to 47 of the characters a-z, 0-9, '.' and '-', and begin with a letter. Files with other names
+ * may lie beside; they are neither listed nor touched.
+ */
+#ifndef DISK_DISK_H
+#define DISK_DISK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/error.h"
+
+#define DISK_NAME_MAX     47u
+#define DISK_SECTOR_BYTES 512u
+#define DISK_PIECES_MAX   16u
+
+struct disk;
+struct disk_file;
+
+struct disk_piece {
+    const void *bytes;
+    size_t length;
+};
+
+enum disk_io { DISK_IO_AUTO, DISK_IO_URING, DISK_IO_PLAIN };
+
+struct disk_real_options {
+    uint64_t limit;     /* bytes of all files together; 0: none but the disk's own */
+    uint64_t lock_wait; /* ns to wait for another process, which may be dying */
+    enum disk_io io;    /* AUTO: io_uring where the kernel permits it */
+};
+
+/* Opens the directory, makes it if it is missing (not what lies above it), and locks it against other
+ * processes until it is closed, or this process ends. BANYAN_EBUSY: another has it; BANYAN_EINVAL. */
+int disk_real_open(struct disk **disk, const char *path, const struct disk_real_options *options,
+                   struct error *error);
+/* Its files must be closed. NULL: does nothing. */
+void disk_close(struct disk *disk);
+/* As messages name it: the directory. */
+const char *disk_path(const struct disk *disk);
+
+/* Calls `visit` with each name, in order. What that returns, if not 0, ends it and is returned. */
+typedef int disk_visit_function(void *context, const char *name, uint64_t bytes, struct error *error);
+int disk_list(struct disk *disk, disk_visit_function *visit, void *context, struct error *error);
+bool disk_name_valid(const char *name);
+
+/* A new, empty file. */
+int disk_create(struct disk *disk, const char *name, struct disk_file **file, struct error *error);
+int disk_open(struct disk *disk, const char *name, struct disk_file **file, struct error *error);
+/* Syncs nothing. NULL: does nothing. */
+void disk_file_close(struct disk_file *file);
+const char *disk_file_name(const struct disk_file *file);
+
+/* `got` is less than `length` at the file's end alone. */
+int disk_read(struct disk_file *file, uint64_t offset, void *buffer, size_t length, size_t *got,
+              struct error *error);
+int disk_write(struct disk_file *file, uint64_t offset, const struct disk_piece *pieces, unsigned count,
+               struct error *error);
+int disk_sync(struct disk_file *file, struct error *error);
+/* Both as one, which takes one system call where the kernel has io_uring. */
+int disk_write_sync(struct disk_file *file, uint64_t offset, const struct disk_piece *pieces, unsigned count,
+                    struct error *error);
+int disk_size(struct disk_file *file, uint64_t *bytes, struct error *error);
+int disk_truncate(struct disk_file *file, uint64_t bytes, struct error *error);
+
+/* A file of the name `to` is replaced. */
+int disk_rename(struct disk *disk, const char *from, const char *to, struct error *error);
+int disk_remove(struct disk *disk, const char *name, struct error *error);
+/* 0 also if it is not there. */
+int disk_remove_if_there(struct disk *disk, const char *name, struct error *error);
+int disk_sync_names(struct disk *disk, struct error *error);
+/* What can be written still, by the disk and by the limit. */
+int disk_free(struct disk *disk, uint64_t *bytes, struct error *error);
+/* Of all files together. */
+uint64_t disk_used(const struct disk *disk);
+/* "io_uring", "plain" or "simulated". */
+const char *disk_kind(const struct disk *disk);
+
+#endif

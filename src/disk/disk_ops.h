@@ -1,0 +1,50 @@
+/*
+ * disk_ops.h - what an implementation of disk.h has to do; disk.c does the rest (names, the limit, what is
+ * left of a write that found no room). For src/disk/ alone.
+ */
+#ifndef DISK_DISK_OPS_H
+#define DISK_DISK_OPS_H
+
+#include "disk/disk.h"
+
+/* As in disk.h where nothing else is said. */
+struct disk_ops {
+    const char *(*kind)(const struct disk *disk);
+    void (*close)(struct disk *disk);
+    /* In any order; names that are not valid are left out. */
+    int (*list)(struct disk *disk, disk_visit_function *visit, void *context, struct error *error);
+    int (*open)(struct disk *disk, const char *name, bool create, struct disk_file **file,
+                struct error *error);
+    void (*close_file)(struct disk_file *file);
+    int (*read)(struct disk_file *file, uint64_t offset, void *buffer, size_t length, size_t *got,
+                struct error *error);
+    /* `written` is what of it is in the file when it fails. BANYAN_ENOSPC with `written` above 0 is right. */
+    int (*write)(struct disk_file *file, uint64_t offset, const struct disk_piece *pieces, unsigned count,
+                 bool sync, uint64_t *written, struct error *error);
+    int (*sync)(struct disk_file *file, struct error *error);
+    int (*size)(struct disk_file *file, uint64_t *bytes, struct error *error);
+    int (*truncate)(struct disk_file *file, uint64_t bytes, struct error *error);
+    int (*measure)(struct disk *disk, const char *name, uint64_t *bytes, struct error *error);
+    int (*rename)(struct disk *disk, const char *from, const char *to, struct error *error);
+    int (*remove)(struct disk *disk, const char *name, struct error *error);
+    int (*sync_names)(struct disk *disk, struct error *error);
+    int (*free)(struct disk *disk, uint64_t *bytes, struct error *error);
+};
+
+/* At the beginning of every implementation's disk, and of its files. */
+struct disk {
+    const struct disk_ops *ops;
+    const char *path;
+    uint64_t limit; /* 0: none */
+    uint64_t used;  /* of all files; changed atomically, since files have tasks of their own */
+};
+struct disk_file {
+    struct disk *disk;
+    char name[DISK_NAME_MAX + 1];
+};
+
+void disk_file_begin(struct disk_file *file, struct disk *disk, const char *name);
+/* Counts what there is. For an implementation that has just been opened. */
+int disk_count(struct disk *disk, struct error *error);
+
+#endif

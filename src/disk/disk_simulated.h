@@ -1,0 +1,56 @@
+/*
+ * disk_simulated.h - a disk of memory whose power is cut: another implementation of disk.h, for tests and
+ * simulated clusters. It keeps all that disk.h promises, and nothing more.
+ *
+ * Besides what is read it knows what lies on the platter, and all that was not synced yet: each write's
+ * sectors, each change of a file's length, each change of a name. disk_simulated_cut makes of it the disk
+ * that the next life finds: of each sector, of each length any one version since the last sync, of the
+ * changes of names any, in their order. Sectors that a file's length covers and that were never written back
+ * hold zeros, or, with `stale`, what an earlier file had there.
+ *
+ * Everything follows from the seed. One thread, or fibers of one thread. What takes time sleeps by
+ * task_sleep, so it costs virtual time in a simulator's fiber, and is 0 if it is not asked for.
+ */
+#ifndef DISK_DISK_SIMULATED_H
+#define DISK_DISK_SIMULATED_H
+
+#include "disk/disk.h"
+
+struct disk_simulated_options {
+    uint64_t seed;
+    uint64_t capacity; /* bytes of all files; 0: no limit */
+    uint64_t limit;    /* as of a real one */
+    bool stale;
+    uint64_t sync_ns, call_ns; /* a sync, any other call */
+};
+
+/* What fails. The write leaves a part; the sync writes back some sectors and forgets that the others were
+ * written; the names' sync has written back some changes, or none, and forgets nothing. */
+enum disk_fault { DISK_FAULT_WRITE, DISK_FAULT_SYNC, DISK_FAULT_NAMES, DISK_FAULTS };
+#define DISK_FAULT_FOR_EVER UINT32_MAX
+
+/* NULL: no memory. */
+struct disk *disk_simulated_create(const struct disk_simulated_options *options);
+/* From now on `after` calls of that kind go well, and then `times` fail. */
+void disk_simulated_fail(struct disk *disk, enum disk_fault fault, uint32_t after, uint32_t times);
+/* The room for all files, from now on. */
+void disk_simulated_capacity(struct disk *disk, uint64_t capacity);
+/* Changes bits of a byte, as it is read and on the platter. BANYAN_ENOTFOUND: there is no such byte. */
+int disk_simulated_flip(struct disk *disk, const char *name, uint64_t offset, uint8_t bits);
+
+/* Called behind each call that changes something, before it returns. It may cut, and look at nothing else. */
+typedef void disk_simulated_watch_function(void *context, struct disk *disk);
+void disk_simulated_watch(struct disk *disk, disk_simulated_watch_function *watch, void *context);
+
+/* A new disk, as a cut at this moment may leave it; drawn from the seed, another one each time. The old disk
+ * goes on. NULL: no memory. */
+struct disk *disk_simulated_cut(struct disk *disk);
+/* How many different cuts there may be; UINT64_MAX: more than can be counted, or no memory to. */
+uint64_t disk_simulated_states(struct disk *disk);
+/* The cut with that number, below disk_simulated_states. 0: nothing survives but what was synced; the last:
+ * everything does. */
+struct disk *disk_simulated_state(struct disk *disk, uint64_t number);
+/* Calls that have synced something, or tried to. */
+uint64_t disk_simulated_syncs(const struct disk *disk);
+
+#endif

@@ -1,0 +1,82 @@
+/*
+ * manifest.h - the small file `manifest`, which says whose directory this is, and what a next life begins
+ * with: the present checkpoint, and up to which position it makes the journal unneeded.
+ *
+ * One thread. It is replaced as a whole, and is never changed in place: a life finds the old one or the new
+ * one (D14). A checkpoint's part is a file `checkpoint-...` that somebody else writes and syncs, before the
+ * manifest names it; files that no manifest names any more are removed when it is replaced, or opened (D15).
+ *
+ * It is binary, with a checksum over all of it, and not JSON: keys are any bytes, which JSON has no text for;
+ * a text with a checksum cannot be edited either; and this layer needs no library for it. All numbers are
+ * little-endian.
+ *
+ *   header  0  8  "BNYNMNFT"
+ *           8  4  version: 1
+ *          12  4  bytes of the whole file
+ *          16  8  the cluster
+ *          24  4  the memory node's number
+ *          28  4  memory nodes of the cluster
+ *          32  8  serial: 1 for the first manifest, one more for each
+ *          40  8  the checkpoint's number; 0: there is none
+ *          48  8  the journal's position up to which it is needed no more
+ *          56  4  parts
+ *          60  4  CRC32C of the bytes before; it stays here in all versions
+ *   part    0  1  bytes of its file's name
+ *           1  1  bytes of the lower bound; 0: the part begins with the first key
+ *           2  1  bytes of the upper bound
+ *           3  1  1: there is an upper bound, which does not belong to the part; 0: there is none
+ *           4  8  epoch,  12  8  sequence: what was committed when its scan began
+ *          20  8  entries
+ *          28  8  bytes of the file
+ *          36  8  check of the file's bytes, by whoever writes and reads it
+ *          44     name, lower bound, upper bound
+ *   end     0  4  CRC32C of all bytes before
+ */
+#ifndef DISK_MANIFEST_H
+#define DISK_MANIFEST_H
+
+#include "disk/disk.h"
+
+#define MANIFEST_VERSION   1u
+#define MANIFEST_NAME      "manifest"
+#define MANIFEST_NEW       "manifest.new"
+#define MANIFEST_PREFIX    "checkpoint-" /* of the names of parts */
+#define MANIFEST_KEY_MAX   255u
+#define MANIFEST_PARTS_MAX 65536u
+
+struct manifest_part {
+    char name[DISK_NAME_MAX + 1];
+    uint8_t lower_length, upper_length;
+    bool has_upper;
+    uint64_t epoch, sequence, entries, bytes, check;
+    uint8_t lower[MANIFEST_KEY_MAX], upper[MANIFEST_KEY_MAX];
+};
+
+struct manifest {
+    uint64_t cluster;
+    uint32_t node, nodes;
+    uint64_t serial, checkpoint, position;
+    uint32_t part_count;
+    struct manifest_part *parts; /* owned by what manifest_open has filled */
+};
+
+/* The directory's manifest, which must be of this cluster and memory node. Removes what is left of changes
+ * that were cut. BANYAN_ENOTFOUND: there is none; BANYAN_EINVAL: it is another's; BANYAN_EVERSION;
+ * BANYAN_ECORRUPT: it, or a part of the checkpoint, is damaged or missing. */
+int manifest_open(struct disk *disk, uint64_t cluster, uint32_t node, uint32_t nodes,
+                  struct manifest *manifest, struct error *error);
+void manifest_free(struct manifest *manifest);
+
+/* `next` takes the place of `old` (NULL: there is none yet), with the next serial, which is set. When it
+ * returns 0 it is safe, and the old one's parts that it does not name are removed. When it fails, the next
+ * life may find either one: nothing that either needs may be released. */
+int manifest_replace(struct disk *disk, const struct manifest *old, struct manifest *next,
+                     struct error *error);
+
+/* The file's bytes. `*bytes` is the caller's, from malloc. BANYAN_EINVAL: a part that cannot be. */
+int manifest_encode(const struct manifest *manifest, uint8_t **bytes, size_t *length, struct error *error);
+/* `where` is for messages. To be freed only if it returns 0. */
+int manifest_decode(struct manifest *manifest, const uint8_t *bytes, size_t length, const char *where,
+                    struct error *error);
+
+#endif
