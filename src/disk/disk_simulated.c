@@ -313,6 +313,17 @@ static bool enlarge(struct simulated *disk, struct inode *inode, uint64_t length
     return resize(disk, inode, length) && (length <= before || touch(disk, inode, before, length - before));
 }
 
+/* What the platter's length will be when all is synced: less than what is read if a sync has failed, until
+ * what lies behind it is written again. */
+static uint64_t length_pending(const struct inode *inode)
+{
+    uint64_t length = inode->platter_length;
+    for (const struct version *version = inode->first; version; version = version->next)
+        if (version->sector == LENGTH)
+            length = version->length;
+    return length;
+}
+
 static bool put(struct simulated *disk, struct inode *inode, uint64_t offset, const void *bytes,
                 uint64_t length)
 {
@@ -320,6 +331,8 @@ static bool put(struct simulated *disk, struct inode *inode, uint64_t offset, co
     if (!length)
         return true;
     if (offset + length > before && !resize(disk, inode, offset + length))
+        return false;
+    if (offset + length > length_pending(inode) && !version_add(disk, inode, LENGTH))
         return false;
     memcpy(inode->now.start + offset, bytes, length);
     return touch(disk, inode, from, offset + length - from); /* with the hole before it */

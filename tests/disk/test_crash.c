@@ -149,11 +149,19 @@ static void open_journal(struct life *life)
     life->journal = book_open(&life->book, life->disk, &options);
 }
 
+static void mend(struct life *life)
+{
+    for (uint32_t fault = 0; fault < DISK_FAULTS; fault++)
+        disk_simulated_fail(life->disk, (enum disk_fault)fault, 0, 0);
+    disk_simulated_capacity(life->disk, 0);
+}
+
 /* Another process in the same boot: what no sync has written may still be read. */
 static void restart(struct life *life)
 {
     struct manifest read;
     struct error error = {0};
+    mend(life);
     journal_close(life->journal);
     if (manifest_open(life->disk, BOOK_CLUSTER, BOOK_NODE, NODES, &read, &error))
         wrong(life, 0, error.text);
@@ -182,8 +190,7 @@ static void sync_some(struct life *life)
     disk_simulated_capacity(life->disk, 0);
     if (status == BANYAN_ENOSPC)
         status = book_sync(&life->book, life->journal, NULL);
-    for (enum disk_fault fault = 0; fault < DISK_FAULTS; fault++)
-        disk_simulated_fail(life->disk, fault, 0, 0);
+    mend(life);
     if (status)
         restart(life);
 }
@@ -212,8 +219,6 @@ static void checkpoint(struct life *life)
     if (!status)
         status = manifest_replace(life->disk, &life->now, &life->next, NULL);
     if (status) {
-        for (enum disk_fault fault = 0; fault < DISK_FAULTS; fault++)
-            disk_simulated_fail(life->disk, fault, 0, 0);
         restart(life);
         return;
     }
@@ -241,9 +246,6 @@ static void step(struct life *life)
             break;
         /* fallthrough */
     case 3:
-        for (enum disk_fault fault = 0; fault < DISK_FAULTS; fault++)
-            disk_simulated_fail(life->disk, fault, 0, 0);
-        disk_simulated_capacity(life->disk, 0);
         restart(life);
         break;
     case 4:
@@ -266,7 +268,7 @@ static void step(struct life *life)
 static uint64_t live(uint64_t seed, uint32_t steps)
 {
     static struct life life;
-    life = (struct life){.seed = seed, .bound = 24};
+    life = (struct life){.seed = seed, .bound = 48};
     random_seed(&life.random, seed);
     life.disk = disk_simulated_create(&(struct disk_simulated_options){.seed = seed, .stale = seed % 2 != 0});
     assert_non_null(life.disk);
