@@ -57,7 +57,7 @@ static int check_sound(const struct journal *journal, struct error *error)
     return error_set(error, journal->broken.code, "%s", journal->broken.text);
 }
 
-/* What is on the disk now is not known, and asking again would not tell. */
+/* D16: what is on the disk now is not known, and asking again would not tell. */
 static int end_promise(struct journal *journal, int status, const struct error *cause, struct error *error)
 {
     error_set(&journal->broken, status, "the journal's promise has ended, until it is opened anew: %s",
@@ -145,11 +145,12 @@ int journal_append(struct journal *journal, uint8_t kind, const void *bytes, uin
     int status = check_sound(journal, error);
     if (status)
         return status;
-    if (!kind || length > JOURNAL_LENGTH_MAX)
-        return error_set(error, BANYAN_EINVAL,
-                         "a record of kind %u with %u bytes: kinds begin with 1, and %u "
-                         "bytes are the most",
-                         kind, length, JOURNAL_LENGTH_MAX);
+    if (!kind || length > JOURNAL_LENGTH_MAX || journal_record_bytes(length) > journal->options.buffer_bytes)
+        return error_set(
+            error, BANYAN_EINVAL,
+            "a record of kind %u with %u bytes: kinds begin with 1, %u bytes are the most, and the "
+            "buffer has %u",
+            kind, length, JOURNAL_LENGTH_MAX, journal->options.buffer_bytes);
     const uint32_t more = journal_record_bytes(length);
     if (more > journal->options.buffer_bytes - journal->used)
         return error_set(error, BANYAN_EBUSY, "the journal's buffer is full: %u of %u bytes", journal->used,
@@ -210,14 +211,13 @@ int journal_sync(struct journal *journal, uint64_t *safe, struct error *error)
 
 /* ---- releasing ---- */
 
-/* D11: oldest first, and the next one goes when the disk knows that this one has gone. */
+/* D11: a cut may leave any of the files that are removed. The next opening removes those, since `from` says
+ * that they are needed no more, and does not miss the others. */
 static int remove_first(struct journal *journal, struct error *error)
 {
     char name[JOURNAL_NAME_BYTES];
     journal_name(name, journal->files[0].number);
     int status = disk_remove_if_there(journal->disk, name, error);
-    if (!status)
-        status = disk_sync_names(journal->disk, error);
     if (status)
         return status;
     journal->count--;
@@ -228,6 +228,7 @@ static int remove_first(struct journal *journal, struct error *error)
 int journal_release(struct journal *journal, uint64_t position, struct error *error)
 {
     struct error cause = {0};
+    const uint32_t before = journal->count;
     int status = check_sound(journal, error);
     if (status)
         return status;
@@ -237,6 +238,8 @@ int journal_release(struct journal *journal, uint64_t position, struct error *er
                          (unsigned long long)position, (unsigned long long)journal->safe);
     while (!status && journal->count > 1 && journal->files[1].begin <= position)
         status = remove_first(journal, &cause);
+    if (!status && journal->count != before)
+        status = disk_sync_names(journal->disk, &cause);
     return status ? end_promise(journal, status, &cause, error) : 0;
 }
 

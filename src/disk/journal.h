@@ -107,7 +107,7 @@ int journal_append(struct journal *journal, uint8_t kind, const void *bytes, uin
  */
 int journal_sync(struct journal *journal, uint64_t *safe, struct error *error);
 /* Removes the files of which all lies before the position. The caller has seen to it that each opening from
- * now on is given at least this position as `from`. The last file stays. */
+ * now on is given at least this position as `from`, also after a cut. The last file stays. */
 int journal_release(struct journal *journal, uint64_t position, struct error *error);
 
 uint64_t journal_begin(const struct journal *journal); /* of the first file */

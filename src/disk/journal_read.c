@@ -159,8 +159,6 @@ static int remove_unneeded(struct reading *reading)
         char name[JOURNAL_NAME_BYTES];
         journal_name(name, reading->files[i].number);
         status = disk_remove(reading->disk, name, reading->error);
-        if (!status)
-            status = disk_sync_names(reading->disk, reading->error);
     }
     if (!status && unneeded) {
         reading->count -= unneeded;
