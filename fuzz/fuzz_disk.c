@@ -144,7 +144,7 @@ static uint64_t put_file(struct fuzz_input *input, struct disk *disk, uint32_t n
     const size_t cut = how % 16 == 4 ? fuzz_u16(input) % (length + 1) : length;
     journal_name(name, number);
     fuzz_must(!disk_create(disk, name, &file, NULL), "no file");
-    fuzz_must(!disk_write(file, 0, &(struct disk_piece){bytes, cut}, 1, NULL), "no room");
+    fuzz_must(!disk_write_sync(file, 0, &(struct disk_piece){bytes, cut}, 1, NULL), "no room");
     disk_file_close(file);
     return begin + (length - JOURNAL_HEADER_BYTES);
 }
