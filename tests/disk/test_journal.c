@@ -1,5 +1,5 @@
 /* test_journal.c - the journal on a simulated disk: what is told of whole, torn, damaged, missing and foreign
- * files, and what becomes of it when the disk fails. test_disk_crash.c has the cuts. */
+ * files, and what becomes of it when the disk fails. test_crash.c has the cuts. */
 #include "book.h"
 
 #include "base/crc32c.h"
