@@ -527,9 +527,8 @@ int disk_real_open(struct disk **opened, const char *path, const struct disk_rea
     real->directory = real->lock = -1;
     real->path = strdup(path);
     real->disk = (struct disk){.ops = &real_ops, .path = real->path, .limit = options->limit};
-    int status = real->path ? 0 : error_set(error, BANYAN_ENOMEM, "no memory for directory %.80s", path);
-    if (!status)
-        status = open_directory(real, error);
+    int status = real->path ? open_directory(real, error)
+                            : error_set(error, BANYAN_ENOMEM, "no memory for directory %.80s", path);
     if (!status)
         status = lock_directory(real, options->lock_wait, error);
     if (!status)

@@ -170,7 +170,7 @@ static void inode_leave(struct inode *inode)
 
 static struct entry **entry_find(struct entry **names, const char *name)
 {
-    while (*names && strcmp((*names)->name, name))
+    while (*names && strcmp((*names)->name, name) != 0)
         names = &(*names)->next;
     return names;
 }

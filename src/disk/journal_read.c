@@ -38,6 +38,7 @@ struct reading {
     const struct candidate *now;
     struct disk_file *file; /* owned; NULL: none is open */
     uint8_t *window;        /* owned: bytes of it */
+    size_t window_bytes;    /* of room, which is enough for any record in the files */
     uint64_t window_at;
     size_t window_length;
 };
@@ -185,8 +186,8 @@ static int take(struct reading *reading, uint64_t offset, uint32_t length, const
     if (offset < reading->window_at || offset + length > reading->window_at + reading->window_length) {
         reading->window_length = 0;
         reading->window_at = offset;
-        int status = disk_read(reading->file, offset, reading->window, WINDOW_BYTES, &reading->window_length,
-                               reading->error);
+        int status = disk_read(reading->file, offset, reading->window, reading->window_bytes,
+                               &reading->window_length, reading->error);
         if (status)
             return status;
         if (reading->window_length < length)
@@ -318,7 +319,7 @@ static int write_again(struct reading *reading, uint64_t synced)
     int status = 0;
     for (uint64_t at = offset_of(reading, synced); !status && at < end;) {
         const uint64_t left = end - at;
-        const uint32_t some = left < WINDOW_BYTES ? (uint32_t)left : WINDOW_BYTES;
+        const uint32_t some = (uint32_t)(left < reading->window_bytes ? left : reading->window_bytes);
         const uint8_t *bytes;
         status = take(reading, at, some, &bytes);
         if (!status)
@@ -452,6 +453,17 @@ static int read_all(struct reading *reading)
     return status;
 }
 
+static int make_window(struct reading *reading)
+{
+    uint64_t longest = 1;
+    for (uint32_t i = 0; i < reading->count; i++)
+        if (reading->files[i].bytes > longest)
+            longest = reading->files[i].bytes;
+    reading->window_bytes = longest < WINDOW_BYTES ? (size_t)longest : WINDOW_BYTES;
+    reading->window = malloc(reading->window_bytes);
+    return reading->window ? 0 : error_set(reading->error, BANYAN_ENOMEM, "no memory to read the journal");
+}
+
 static int keep_files(const struct reading *reading, struct journal_found *found)
 {
     found->end = reading->position;
@@ -473,10 +485,9 @@ int journal_read(struct disk *disk, const struct journal_options *options, struc
 {
     struct reading reading = {.disk = disk, .options = options, .told = told, .error = error};
     told->report = (struct journal_report){0};
-    reading.window = malloc(WINDOW_BYTES);
-    int status = reading.window ? 0 : error_set(error, BANYAN_ENOMEM, "no memory to read the journal");
+    int status = find_files(&reading);
     if (!status)
-        status = find_files(&reading);
+        status = make_window(&reading);
     if (!status)
         status = remove_unneeded(&reading);
     if (!status)

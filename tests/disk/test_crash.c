@@ -233,10 +233,10 @@ static void checkpoint(struct life *life)
 
 static void step(struct life *life)
 {
-    switch (draw(life, 16)) {
+    const uint32_t choice = draw(life, 16), fault = draw(life, DISK_FAULTS), after = draw(life, 3);
+    switch (choice) {
     case 0:
-        disk_simulated_fail(life->disk, (enum disk_fault)draw(life, DISK_FAULTS), draw(life, 3),
-                            draw(life, 2) ? 1 : DISK_FAULT_FOR_EVER);
+        disk_simulated_fail(life->disk, (enum disk_fault)fault, after, draw(life, 2) ? 1 : DISK_FAULT_FOR_EVER);
         break;
     case 1:
         disk_simulated_capacity(life->disk, disk_used(life->disk) + draw(life, 2000));
@@ -268,7 +268,7 @@ static void step(struct life *life)
 static uint64_t live(uint64_t seed, uint32_t steps)
 {
     static struct life life;
-    life = (struct life){.seed = seed, .bound = 48};
+    life = (struct life){.seed = seed, .bound = 32};
     random_seed(&life.random, seed);
     life.disk = disk_simulated_create(&(struct disk_simulated_options){.seed = seed, .stale = seed % 2 != 0});
     assert_non_null(life.disk);
