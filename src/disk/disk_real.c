@@ -30,13 +30,13 @@ struct real_disk {
     struct disk disk;
     char *path; /* owned */
     int directory, lock;
-    bool ring; /* files may have rings; false as soon as the kernel has refused one */
+    bool ring; /* the kernel lets this process have rings */
 };
 
 struct real_file {
     struct disk_file file;
     int descriptor;
-    bool ring_made;
+    bool ring_tried, ring_made;
     struct io_uring ring;
 };
 
@@ -321,9 +321,10 @@ static int write_plain(struct real_file *real, uint64_t offset, struct vector *v
 /* A ring for the file, or none: false. */
 static bool ring_ready(struct real_file *real)
 {
-    struct real_disk *disk = real_disk(real->file.disk);
-    if (real->ring_made || !disk->ring)
+    const struct real_disk *disk = real_disk(real->file.disk);
+    if (real->ring_tried || !disk->ring)
         return real->ring_made;
+    real->ring_tried = true;
     real->ring_made = io_uring_queue_init(RING_ENTRIES, &real->ring, 0) == 0;
     return real->ring_made;
 }

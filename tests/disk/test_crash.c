@@ -236,7 +236,8 @@ static void step(struct life *life)
     const uint32_t choice = draw(life, 16), fault = draw(life, DISK_FAULTS), after = draw(life, 3);
     switch (choice) {
     case 0:
-        disk_simulated_fail(life->disk, (enum disk_fault)fault, after, draw(life, 2) ? 1 : DISK_FAULT_FOR_EVER);
+        disk_simulated_fail(life->disk, (enum disk_fault)fault, after,
+                            draw(life, 2) ? 1 : DISK_FAULT_FOR_EVER);
         break;
     case 1:
         disk_simulated_capacity(life->disk, disk_used(life->disk) + draw(life, 2000));

@@ -3,6 +3,7 @@
 #include "book.h"
 
 #include "base/log.h"
+#include "base/task.h"
 
 static void put(struct disk_file *file, uint64_t offset, uint8_t byte, size_t length)
 {
@@ -406,6 +407,31 @@ static void test_flips(void **state)
     disk_close(disk);
 }
 
+static uint64_t slept;
+static void count_sleep(struct task *self, uint64_t nanoseconds)
+{
+    slept += nanoseconds;
+}
+
+static void test_time(void **state)
+{
+    static const struct task_ops ops = {.sleep = count_sleep};
+    struct task task = {&ops};
+    struct disk *disk = disk_simulated_create(
+        &(struct disk_simulated_options){.seed = 1, .sync_ns = 1000000, .call_ns = 1000});
+    task_set_self(&task);
+    struct disk_file *file = make(disk, "a");
+    assert_int_equal(slept, 1000);
+    put(file, 0, 1, 512);
+    assert_int_equal(slept, 2000);
+    assert_int_equal(disk_sync(file, NULL), 0);
+    assert_int_equal(disk_sync_names(disk, NULL), 0);
+    assert_int_equal(slept, 2002000);
+    disk_file_close(file);
+    disk_close(disk);
+    task_set_self(NULL);
+}
+
 static void test_the_seed_decides(void **state)
 {
     static char texts[3][20][8];
@@ -442,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_failed_sync_drops),
         cmocka_unit_test(test_faults_are_counted),
         cmocka_unit_test(test_flips),
+        cmocka_unit_test(test_time),
         cmocka_unit_test(test_the_seed_decides),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

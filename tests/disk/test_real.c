@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -288,6 +289,109 @@ static void test_limit(void **state)
     disk_close(disk);
 }
 
+/* No descriptor is left for a ring: it goes without. */
+static void test_no_ring_left(void **state)
+{
+    struct rlimit limit, before;
+    struct disk *disk = open_with((struct disk_real_options){0});
+    struct book book = {0};
+    const struct journal_options options = book_options(0);
+    struct journal *journal = book_open(&book, disk, &options);
+    int next = dup(0);
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    limit = before;
+    limit.rlim_cur = (rlim_t)next;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(book_append(&book, journal, 100, NULL), 0);
+    const int status = book_sync(&book, journal, &error);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(status, 0);
+    journal_close(journal);
+    journal_close(book_open(&book, disk, &options));
+    assert_int_equal(book.count, 1);
+    disk_close(disk);
+}
+
+/* A file cannot grow any more in the middle of a write: what is there of it is told as a failure. */
+static void test_short_writes(void **state)
+{
+    static uint8_t bytes[65536];
+    for (enum disk_io io = DISK_IO_AUTO; io <= DISK_IO_PLAIN;
+         io = io == DISK_IO_AUTO ? DISK_IO_PLAIN : io + 1) {
+        struct rlimit limit, before;
+        struct disk *disk = open_with((struct disk_real_options){.io = io});
+        struct disk_file *file;
+        uint64_t size;
+        assert_int_equal(disk_create(disk, "a", &file, NULL), 0);
+        const struct disk_piece pieces[] = {{bytes, 1000}, {bytes, 0}, {bytes + 1000, 64536}};
+        assert_int_equal(disk_write_sync(file, 0, pieces, 3, NULL), 0);
+        assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+        limit = before;
+        limit.rlim_cur = 100000;
+        signal(SIGXFSZ, SIG_IGN);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        const int status = disk_write_sync(file, 65536, pieces, 3, &error);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_int_equal(status, BANYAN_EUNKNOWN);
+        says("file a in");
+        assert_int_equal(disk_size(file, &size, NULL), 0);
+        assert_int_equal(size, 100000);
+        assert_int_equal(disk_used(disk), 100000);
+        disk_file_close(file);
+        assert_int_equal(disk_remove(disk, "a", NULL), 0);
+        disk_close(disk);
+    }
+}
+
+/* A file system of 1 MiB, in a mount namespace of its own. Ends with 0, 1, or 2: it cannot be tried. */
+static int try_full(enum disk_io io)
+{
+    struct disk *disk;
+    struct book book = {0};
+    struct journal_options options = book_options(0);
+    uint64_t left;
+    int status = 0;
+    if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+        mount("none", path, "tmpfs", 0, "size=1m"))
+        return 2;
+    options.file_bytes = 300 << 10;
+    options.buffer_bytes = 256 << 10;
+    if (disk_real_open(&disk, path, &(struct disk_real_options){.io = io}, NULL) ||
+        disk_free(disk, &left, NULL) || left < 900 << 10 || left > 1 << 20)
+        return 1;
+    struct journal *journal = book_open(&book, disk, &options);
+    for (error = (struct error){0}; !status;) /* 100,000 bytes at a time: the last ones find room in part */
+        status = book_append(&book, journal, 50000, &error) || book_append(&book, journal, 50000, &error)
+                     ? BANYAN_EBUSY
+                     : book_sync(&book, journal, &error);
+    if (status != BANYAN_ENOSPC || book.safe < 800000)
+        return 1;
+    if (journal_release(journal, book.safe - 100, NULL) || book_sync(&book, journal, NULL))
+        return 1;
+    options.from = book.pages[book.count - 1].position;
+    journal_close(journal);
+    journal_close(book_open(&book, disk, &options));
+    disk_close(disk);
+    return 0;
+}
+
+static void test_full(void **state)
+{
+    int status;
+    assert_int_equal(mkdir(path, 0755), 0);
+    for (int io = 0; io < 2; io++) {
+        pid_t child = fork();
+        if (!child)
+            _exit(try_full(io ? DISK_IO_PLAIN : DISK_IO_AUTO));
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        if (WEXITSTATUS(status) == 2)
+            skip();
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+}
+
 /* ---- journal and manifest ---- */
 
 static void lives(struct disk *disk)
@@ -415,6 +519,9 @@ int main(void)
         TEST(test_others_files_stay),
         TEST(test_foreign_journal),
         TEST(test_limit),
+        TEST(test_no_ring_left),
+        TEST(test_short_writes),
+        TEST(test_full),
         TEST(test_lives_plain),
         TEST(test_lives_uring),
         TEST(test_killed),
