@@ -19,6 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/task.h"
 #include "disk/disk_ops.h"
 
@@ -102,7 +103,10 @@ static int sync_parent(const struct real_disk *real, struct error *error)
     int cause = parent < 0 || fsync(parent) ? errno : 0;
     if (parent >= 0)
         close(parent);
-    return cause ? directory_refused(real->path, "sync the directory that it lies in", cause, error) : 0;
+    return cause ? error_set(error, BANYAN_EUNKNOWN,
+                             "directory %.80s: the one that it lies in cannot be synced: %s", real->path,
+                             strerror(cause))
+                 : 0;
 }
 
 static int open_directory(struct real_disk *real, struct error *error)
@@ -124,6 +128,15 @@ static long lock_holder(const struct real_disk *real)
     text[got > 0 ? got : 0] = 0;
     long pid = strtol(text, NULL, 10);
     return pid > 0 ? pid : 0;
+}
+
+/* For messages of others alone: where the disk is full they say 0. */
+static void write_pid(const struct real_disk *real)
+{
+    char text[24];
+    int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+    if (ftruncate(real->lock, 0) || pwrite(real->lock, text, (size_t)length, 0) != length)
+        log_debug("directory %s: its lock does not name this process: %s", real->path, strerror(errno));
 }
 
 static int lock_directory(struct real_disk *real, uint64_t wait, struct error *error)
@@ -148,11 +161,7 @@ static int lock_directory(struct real_disk *real, uint64_t wait, struct error *e
                          "needs a directory of its own",
                          real->path, lock_holder(real));
     }
-    char text[24];
-    int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
-    /* Only for messages of others. */
-    if (ftruncate(real->lock, 0) || pwrite(real->lock, text, (size_t)length, 0) != length)
-        return directory_refused(real->path, "write in it", errno, error);
+    write_pid(real);
     return 0;
 }
 
@@ -318,6 +327,12 @@ static int write_plain(struct real_file *real, uint64_t offset, struct vector *v
     return 0;
 }
 
+static int make_ring(struct io_uring *ring)
+{
+    struct io_uring_params parameters = {0};
+    return io_uring_queue_init_params(RING_ENTRIES, ring, &parameters);
+}
+
 /* A ring for the file, or none: false. */
 static bool ring_ready(struct real_file *real)
 {
@@ -325,7 +340,7 @@ static bool ring_ready(struct real_file *real)
     if (real->ring_tried || !disk->ring)
         return real->ring_made;
     real->ring_tried = true;
-    real->ring_made = io_uring_queue_init(RING_ENTRIES, &real->ring, 0) == 0;
+    real->ring_made = make_ring(&real->ring) == 0;
     return real->ring_made;
 }
 
@@ -509,7 +524,7 @@ static const struct disk_ops real_ops = {.kind = real_kind,
 static int try_ring(struct real_disk *real, enum disk_io io, struct error *error)
 {
     struct io_uring ring;
-    int code = io == DISK_IO_PLAIN ? 0 : io_uring_queue_init(RING_ENTRIES, &ring, 0);
+    int code = io == DISK_IO_PLAIN ? 0 : make_ring(&ring);
     real->ring = io != DISK_IO_PLAIN && code == 0;
     if (real->ring)
         io_uring_queue_exit(&ring);

@@ -444,6 +444,9 @@ static int read_all(struct reading *reading)
 {
     int status = 0;
     reading->position = reading->options->from;
+    if (reading->position % 8)
+        return error_set(reading->error, BANYAN_EINVAL,
+                         "no record of the journal begins at position %" PRIu64, reading->position);
     if (!reading->count && reading->options->from)
         status = lose(reading, reading->position, reading->position,
                       "the journal is missing, which has been released up to position %" PRIu64,

@@ -230,6 +230,14 @@ static void test_unneeded_files_are_removed(void **state)
     assert_true(exists(SECOND));
 }
 
+static void test_from_is_a_place(void **state)
+{
+    add(100);
+    sync_all();
+    assert_int_equal(refused(disk, book_options(100)), BANYAN_EINVAL);
+    says("no record of the journal begins at position 100");
+}
+
 /* ---- what is damaged ---- */
 
 /* A record that a sync has acknowledged is damaged, and a later one says that it was synced. */
@@ -688,6 +696,7 @@ int main(void)
         TEST(test_what_is_not_synced_is_dropped_by_closing),
         TEST(test_release),
         TEST(test_unneeded_files_are_removed),
+        TEST(test_from_is_a_place),
         TEST(test_corrupt_is_not_a_tail),
         TEST(test_a_torn_tail_is_cut),
         TEST(test_each_byte_flipped),

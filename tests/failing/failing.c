@@ -17,6 +17,8 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "banyan.h"
@@ -182,6 +184,13 @@ WRAPPED(void *, mmap64, (void *start, size_t length, int protection, int flags, 
         (start, length, protection, flags, fd, offset), FAILING_MMAP, 0, MAP_FAILED)
 WRAPPED(int, memfd_create, (const char *name, unsigned flags), (name, flags), FAILING_MEMFD, 0, -1)
 WRAPPED(int, ftruncate64, (int fd, off64_t length), (fd, length), FAILING_FTRUNCATE, 0, -1)
+WRAPPED(ssize_t, pwritev64, (int fd, const struct iovec *pieces, int count, off64_t offset),
+        (fd, pieces, count, offset), FAILING_PWRITEV, 0, -1)
+WRAPPED(int, fsync, (int fd), (fd), FAILING_SYNC, 0, -1)
+WRAPPED(int, fdatasync, (int fd), (fd), FAILING_SYNC, 0, -1)
+WRAPPED(int, renameat, (int from, const char *old, int to, const char *new), (from, old, to, new),
+        FAILING_NAMES, 0, -1)
+WRAPPED(int, unlinkat, (int folder, const char *name, int flags), (folder, name, flags), FAILING_NAMES, 0, -1)
 WRAPPED(int, fallocate64, (int fd, int mode, off64_t offset, off64_t length), (fd, mode, offset, length),
         FAILING_FALLOCATE, 0, -1)
 WRAPPED(int, fstat64, (int fd, struct stat64 *file), (fd, file), FAILING_FSTAT, 0, -1)

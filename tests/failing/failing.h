@@ -33,6 +33,9 @@ enum failing_call {
     FAILING_THREAD = 1u << 18,  /* pthread_create */
     FAILING_URING = 1u << 19,   /* io_uring_queue_init_params */
     FAILING_SYSCALL = 1u << 20, /* syscall(), see `detail` */
+    FAILING_PWRITEV = 1u << 21,
+    FAILING_SYNC = 1u << 22,  /* fsync, fdatasync */
+    FAILING_NAMES = 1u << 23, /* renameat, unlinkat */
 };
 enum failing_where {
     FAILING_ANYWHERE,
