@@ -3,7 +3,7 @@
  *
  * Called by what keeps data on a disk (journal.h, manifest.h, checkpoints). Every call suspends or blocks the
  * calling task: a real disk blocks the thread, so its callers are threads of their own. A file is used by one
- * task at a time, different files by any tasks; names are changed by one task at a time.
+ * task at a time, and so is a name; different ones by any tasks.
  *
  * WHAT IS PROMISED. Bytes outlive a power cut when a sync of their file that began behind their write has
  * returned 0; a name that was made, changed or removed, when a sync of the names has. Until then a cut leaves
@@ -12,7 +12,8 @@
  *
  * A FAILED SYNC may have dropped what it was to write, and a later sync of the same file that returns 0 does
  * not bring it back: whoever sees one believes nothing of the file that was not synced before, and may not
- * ask again.
+ * ask again. Of the directory, whose names are synced for several tasks, the disk sees to that itself: when a
+ * sync of the names has failed, each later one does, until the disk is opened again.
  *
  * ERRORS name the file. BANYAN_ENOSPC: the disk, or the user's limit, has no room, and nothing of the write
  * is in the file. BANYAN_EUNKNOWN: a write, a sync or a change of a name failed, and may have happened, in

@@ -35,8 +35,9 @@ struct disk_ops {
 struct disk {
     const struct disk_ops *ops;
     const char *path;
-    uint64_t limit; /* 0: none */
-    uint64_t used;  /* of all files; changed atomically, since files have tasks of their own */
+    uint64_t limit;        /* 0: none */
+    uint64_t used;         /* of all files; changed atomically, since files have tasks of their own */
+    uint32_t names_failed; /* a sync of the names has; atomic, never taken back */
 };
 struct disk_file {
     struct disk *disk;

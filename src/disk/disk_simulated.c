@@ -436,7 +436,7 @@ static int simulated_truncate(struct disk_file *file, uint64_t bytes, struct err
 static int simulated_read(struct disk_file *file, uint64_t offset, void *buffer, size_t length, size_t *got,
                           struct error *error)
 {
-    const struct bytes *now = &inode_of(file)->now;
+    const struct bytes *now = &inode_of(file)->now; /* the file's task waits here */
     spend(simulated_of(file->disk)->options.call_ns);
     if (offset >= now->length)
         return 0;
@@ -462,9 +462,9 @@ static int simulated_open(struct disk *base, const char *name, bool create, stru
                           struct error *error)
 {
     struct simulated *disk = simulated_of(base);
-    struct inode *inode = names_get(&disk->now, name);
     int status = 0;
     spend(disk->options.call_ns);
+    struct inode *inode = names_get(&disk->now, name);
     if (inode && create)
         return error_set(error, BANYAN_EEXIST, "file %s in %.80s is there already", name, base->path);
     if (!inode && !create)
@@ -518,8 +518,8 @@ static int change_names(struct disk *base, enum change_kind kind, const char *fr
                         struct error *error)
 {
     struct simulated *disk = simulated_of(base);
-    struct inode *inode = names_get(&disk->now, from);
     spend(disk->options.call_ns);
+    struct inode *inode = names_get(&disk->now, from);
     if (!inode)
         return not_found(base, from, error);
     if (kind == CHANGE_REMOVE && !bytes_copy(&disk->stale, &inode->now))
@@ -627,6 +627,14 @@ struct disk *disk_simulated_create(const struct disk_simulated_options *options)
 void disk_simulated_fail(struct disk *disk, enum disk_fault fault, uint32_t after, uint32_t times)
 {
     simulated_of(disk)->faults[fault] = (struct fault){after, times};
+}
+
+void disk_simulated_restart(struct disk *disk)
+{
+    struct simulated *simulated = simulated_of(disk);
+    memset(simulated->faults, 0, sizeof simulated->faults);
+    simulated->options.capacity = 0;
+    disk->names_failed = 0;
 }
 
 void disk_simulated_capacity(struct disk *disk, uint64_t capacity)

@@ -25,7 +25,7 @@ struct disk_simulated_options {
 };
 
 /* What fails. The write leaves a part; the sync writes back some sectors and forgets that the others were
- * written; the names' sync has written back some changes, or none, and forgets nothing. */
+ * written; the sync of the names forgets nothing, since file systems keep their own changes in order. */
 enum disk_fault { DISK_FAULT_WRITE, DISK_FAULT_SYNC, DISK_FAULT_NAMES, DISK_FAULTS };
 #define DISK_FAULT_FOR_EVER UINT32_MAX
 
@@ -33,6 +33,9 @@ enum disk_fault { DISK_FAULT_WRITE, DISK_FAULT_SYNC, DISK_FAULT_NAMES, DISK_FAUL
 struct disk *disk_simulated_create(const struct disk_simulated_options *options);
 /* From now on `after` calls of that kind go well, and then `times` fail. */
 void disk_simulated_fail(struct disk *disk, enum disk_fault fault, uint32_t after, uint32_t times);
+/* As if another process had opened it, in the same boot: nothing is cut, nothing fails any more, and there is
+ * room. */
+void disk_simulated_restart(struct disk *disk);
 /* The room for all files, from now on. */
 void disk_simulated_capacity(struct disk *disk, uint64_t capacity);
 /* Changes bits of a byte, as it is read and on the platter. BANYAN_ENOTFOUND: there is no such byte. */

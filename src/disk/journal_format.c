@@ -63,6 +63,8 @@ const char *journal_head_decode(struct journal_head *head, const uint8_t bytes[J
     memcpy(&head->file, bytes + 24, 4);
     memcpy(&head->begin, bytes + 32, 8);
     memcpy(&head->nonce, bytes + 40, 8);
+    if (head->begin % 8 || head->begin > JOURNAL_POSITION_MAX)
+        return "its header says that it begins where it cannot";
     return NULL;
 }
 

@@ -7,6 +7,8 @@
 
 #define JOURNAL_NAME_BYTES 17u
 #define JOURNAL_NUMBER_MAX 99999999u
+/* Beyond all that can be written, and no sum of it with a file's length overflows. */
+#define JOURNAL_POSITION_MAX (UINT64_C(1) << 62)
 
 /* Where a file is made; it gets its own name when its header is on the disk. */
 #define JOURNAL_NEW "journal.new"

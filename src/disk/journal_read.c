@@ -444,7 +444,7 @@ static int read_all(struct reading *reading)
 {
     int status = 0;
     reading->position = reading->options->from;
-    if (reading->position % 8)
+    if (reading->position % 8 || reading->position > JOURNAL_POSITION_MAX)
         return error_set(reading->error, BANYAN_EINVAL,
                          "no record of the journal begins at position %" PRIu64, reading->position);
     if (!reading->count && reading->options->from)

@@ -109,7 +109,7 @@ static void judge(struct life *life, struct disk *found, uint64_t state)
                           .bound = 6};
     struct journal *journal = NULL;
     life->judged++;
-    disk_simulated_capacity(found, 0);
+    disk_simulated_restart(found);
     if (life->depth < 2 && life->judged % 16 == 0)
         disk_simulated_watch(found, cut_everywhere, &within);
     if (manifest_open(found, BOOK_CLUSTER, BOOK_NODE, NODES, &read, &error))
@@ -149,19 +149,12 @@ static void open_journal(struct life *life)
     life->journal = book_open(&life->book, life->disk, &options);
 }
 
-static void mend(struct life *life)
-{
-    for (uint32_t fault = 0; fault < DISK_FAULTS; fault++)
-        disk_simulated_fail(life->disk, (enum disk_fault)fault, 0, 0);
-    disk_simulated_capacity(life->disk, 0);
-}
-
 /* Another process in the same boot: what no sync has written may still be read. */
 static void restart(struct life *life)
 {
     struct manifest read;
     struct error error = {0};
-    mend(life);
+    disk_simulated_restart(life->disk);
     journal_close(life->journal);
     if (manifest_open(life->disk, BOOK_CLUSTER, BOOK_NODE, NODES, &read, &error))
         wrong(life, 0, error.text);
@@ -190,7 +183,6 @@ static void sync_some(struct life *life)
     disk_simulated_capacity(life->disk, 0);
     if (status == BANYAN_ENOSPC)
         status = book_sync(&life->book, life->journal, NULL);
-    mend(life);
     if (status)
         restart(life);
 }

@@ -382,6 +382,9 @@ static void test_faults_are_counted(void **state)
     disk_simulated_fail(disk, DISK_FAULT_NAMES, 0, 1);
     assert_int_equal(disk_sync_names(disk, NULL), BANYAN_EUNKNOWN);
     assert_int_equal(names_of(disk), 1u << 0 | 1u << 1);
+    /* Whoever else asks hears it too. */
+    assert_int_equal(disk_sync_names(disk, NULL), BANYAN_EUNKNOWN);
+    disk_simulated_restart(disk);
     assert_int_equal(disk_sync_names(disk, NULL), 0);
     assert_int_equal(names_of(disk), 1u << 1);
     disk_file_close(file);

@@ -48,6 +48,7 @@ static void reopen(uint64_t from)
 {
     const struct journal_options options = book_options(from);
     journal_close(journal);
+    disk_simulated_restart(disk);
     journal = book_open(&book, disk, &options);
 }
 
@@ -95,14 +96,14 @@ static void fill_files(void)
 
 static void test_codec(void **state)
 {
-    const struct journal_head head = {.cluster = 1, .node = 2, .file = 3, .begin = 4, .nonce = 5};
+    const struct journal_head head = {.cluster = 1, .node = 2, .file = 3, .begin = 8, .nonce = 5};
     struct journal_head read;
     uint8_t bytes[JOURNAL_HEADER_BYTES], record[256];
     struct journal_view view;
     uint32_t version;
     char name[JOURNAL_NAME_BYTES];
     journal_head_encode(&head, bytes);
-    assert_memory_equal(bytes, "BNYNJRNL\1\0\0\0\2\0\0\0\1\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0\4\0\0\0\0\0\0\0\5",
+    assert_memory_equal(bytes, "BNYNJRNL\1\0\0\0\2\0\0\0\1\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0\10\0\0\0\0\0\0\0\5",
                         41);
     assert_null(journal_head_decode(&read, bytes, &version));
     assert_memory_equal(&head, &read, sizeof head);
@@ -445,6 +446,47 @@ static void test_an_older_journal(void **state)
     assert_int_equal(book.count, 1);
 }
 
+/* A file of another copy of this directory, which went another way. */
+static void test_files_of_different_times(void **state)
+{
+    struct disk *other = disk_make(2);
+    struct book others = {0};
+    struct journal_options options = book_options(0);
+    size_t length;
+    fill_files();
+    options.file_bytes = 700;
+    struct journal *copy = book_open(&others, other, &options);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(book_append(&others, copy, 600, NULL), 0);
+        assert_int_equal(book_sync(&others, copy, NULL), 0);
+    }
+    journal_close(copy);
+    uint8_t *bytes = file_read(other, THIRD, &length);
+    file_write(disk, THIRD, bytes, length);
+    free(bytes);
+    disk_close(other);
+    assert_int_equal(refused(disk, options), BANYAN_ECORRUPT);
+    says("journal-00000003 in the simulated disk begins at position 1264, where another file has records up "
+         "to");
+    says("they are of different times");
+    options.accept_loss = true;
+    assert_int_equal(refused(disk, options), BANYAN_ECORRUPT);
+}
+
+/* What nobody sets: large files, a nonce from the system. */
+static void test_plain_options(void **state)
+{
+    const struct journal_options options = {.cluster = BOOK_CLUSTER, .node = BOOK_NODE};
+    for (uint32_t life = 0; life < 2; life++) {
+        journal_close(journal);
+        journal = book_open(&book, disk, &options);
+        for (uint32_t i = 0; i < 20; i++)
+            add(JOURNAL_LENGTH_MAX);
+        sync_all();
+    }
+    assert_true(exists(THIRD) && !exists("journal-00000004"));
+}
+
 static void test_other_owners(void **state)
 {
     struct journal_options options = book_options(0);
@@ -704,6 +746,8 @@ int main(void)
         TEST(test_every_prefix_of_an_earlier_file),
         TEST(test_missing_files),
         TEST(test_an_older_journal),
+        TEST(test_files_of_different_times),
+        TEST(test_plain_options),
         TEST(test_other_owners),
         TEST(test_another_version),
         TEST(test_foreign_files),

@@ -306,6 +306,7 @@ static void test_failures(void **state)
                 assert_int_equal(status, 0); /* there is one write, and one sync */
             if (status)
                 assert_true(exists(disk, "checkpoint-1"));
+            disk_simulated_restart(disk);
             assert_int_equal(open_it(disk, &read), 0);
             assert_true(read.serial == one.serial || read.serial == two.serial);
             manifest_free(&read);
