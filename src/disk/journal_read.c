@@ -53,6 +53,7 @@ __attribute__((format(printf, 4, 5))) static int lose(struct reading *reading, u
 {
     char why[120];
     va_list arguments;
+    to = (to + 7) & ~UINT64_C(7); /* where a record may begin */
     va_start(arguments, format);
     vsnprintf(why, sizeof why, format, arguments);
     va_end(arguments);
@@ -315,8 +316,10 @@ static int read_records(struct reading *reading, uint64_t limit, bool last)
  * dropped it, and left it to be read all the same. */
 static int write_again(struct reading *reading, uint64_t synced)
 {
-    const uint64_t end = offset_of(reading, reading->position);
+    uint64_t end = offset_of(reading, reading->position);
     int status = 0;
+    if (end > reading->now->bytes) /* behind a region that is lost */
+        end = reading->now->bytes;
     for (uint64_t at = offset_of(reading, synced); !status && at < end;) {
         const uint64_t left = end - at;
         const uint32_t some = (uint32_t)(left < reading->window_bytes ? left : reading->window_bytes);
