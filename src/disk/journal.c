@@ -12,7 +12,7 @@ struct journal {
     struct disk *disk;
     struct journal_options options;
     struct random nonces;
-    struct disk_file *file;     /* the last one; owned */
+    struct disk_file *file;     /* the last one; owned; NULL: none of this life yet, the disk is full */
     uint64_t nonce;             /* the last file's */
     struct journal_file *files; /* owned; in order, the last one is written */
     uint32_t count, capacity;
@@ -24,7 +24,7 @@ struct journal {
 
 uint64_t journal_begin(const struct journal *journal)
 {
-    return journal->files[0].begin;
+    return journal->count ? journal->files[0].begin : journal->safe;
 }
 
 uint64_t journal_end(const struct journal *journal)
@@ -198,7 +198,7 @@ int journal_sync(struct journal *journal, uint64_t *safe, struct error *error)
     struct error cause = {0};
     int status = check_sound(journal, error);
     while (!status && journal->used) {
-        const uint32_t bytes = seal_group(journal);
+        const uint32_t bytes = journal->file ? seal_group(journal) : 0;
         status = bytes ? sync_group(journal, bytes, &cause) : begin_file(journal, &cause);
     }
     if (status == BANYAN_ENOSPC)
@@ -283,6 +283,17 @@ static int make_journal(struct journal **made, struct disk *disk, const struct j
     return 0;
 }
 
+/* Where there is no room for a file, the journal is opened without: else nothing could be released. What it
+ * told is safe all the same (D13), names too. */
+static int begin_first(struct journal *journal, struct error *error)
+{
+    struct error cause = {0};
+    int status = begin_file(journal, &cause);
+    if (status == BANYAN_ENOSPC)
+        return disk_sync_names(journal->disk, error);
+    return status ? error_set(error, status, "%s", cause.text) : 0;
+}
+
 int journal_open(struct journal **opened, struct disk *disk, const struct journal_options *options,
                  struct journal_reader *reader, struct error *error)
 {
@@ -296,7 +307,7 @@ int journal_open(struct journal **opened, struct disk *disk, const struct journa
         journal->files = found.files;
         journal->count = journal->capacity = found.count;
         journal->safe = found.end;
-        status = begin_file(journal, error);
+        status = begin_first(journal, error);
     }
     if (status) {
         journal_close(journal);

@@ -6,8 +6,9 @@
  * journal began. A record is safe when journal_sync has returned a position above its own. The rules (D7 to
  * D16) and why they hold at every cut: docs/internals/durability.md.
  *
- * Cost: an append copies the record; a sync is one write with one sync of the file behind it, and three syncs
- * more where a new file begins (the record's file is full). Memory: the buffer alone.
+ * Cost: an append copies the record; a sync is one write with one sync of the file behind it, and two syncs
+ * more where a new file begins (the last one is full). Memory: the buffer, and while it is opened at most 1
+ * MiB beside it.
  *
  * FILES `journal-NNNNNNNN`, numbered from 1. All numbers are little-endian.
  *
@@ -83,8 +84,9 @@ struct journal_reader {
 };
 
 /*
- * Reads what there is, and begins a file of its own behind it. When it returns 0, all records that it told
- * are safe, also from power. What it told before it fails is nothing.
+ * Reads what there is, and begins a file of its own behind it; where there is no room for that, the first
+ * sync does. When it returns 0, all records that it told are safe, also from power. What it told before it
+ * fails is nothing.
  *
  * The torn tail is cut: what stands behind the last whole record, and was promised by none. BANYAN_ECORRUPT:
  * something that was promised is missing or damaged; accept_loss goes on over it. The damaged files stay as

@@ -165,6 +165,8 @@ static void restart(struct life *life)
     }
     life->replacing = false;
     manifest_free(&read);
+    if (!draw(life, 4)) /* the journal may have no room for a file of this life */
+        disk_simulated_capacity(life->disk, disk_used(life->disk) + draw(life, 100));
     open_journal(life);
 }
 

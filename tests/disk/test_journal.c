@@ -725,6 +725,46 @@ static void test_full_at_a_next_file(void **state)
     assert_int_equal(book.count, 10);
 }
 
+/* A journal on a full disk can be opened, since only then something can be released. */
+static void test_opened_on_a_full_disk(void **state)
+{
+    const struct journal_options options = book_options(0);
+    fill_files();
+    journal_close(journal);
+    disk_simulated_capacity(disk, disk_used(disk));
+    journal = book_open(&book, disk, &options);
+    assert_false(exists("journal-00000004"));
+    for (int attempt = 0; attempt < 2; attempt++) {
+        add(100);
+        assert_int_equal(book_sync(&book, journal, &error), BANYAN_ENOSPC);
+    }
+    struct disk *cut = disk_simulated_state(disk, 0);
+    struct book copy = book;
+    disk_simulated_restart(cut);
+    journal_close(book_open(&copy, cut, &options));
+    assert_int_equal(copy.count, 8);
+    disk_close(cut);
+    assert_int_equal(journal_release(journal, book.pages[6].position, &error), 0);
+    sync_all();
+    reopen(book.pages[6].position);
+    assert_int_equal(book.count, 10);
+}
+
+static void test_begun_on_a_full_disk(void **state)
+{
+    const struct journal_options options = book_options(0);
+    struct book none = {0};
+    struct disk *full = disk_simulated_create(&(struct disk_simulated_options){.seed = 1, .limit = 10});
+    struct journal *begun = book_open(&none, full, &options);
+    assert_int_equal(journal_begin(begun), 0);
+    assert_int_equal(book_append(&none, begun, 10, NULL), 0);
+    assert_int_equal(book_sync(&none, begun, &error), BANYAN_ENOSPC);
+    says("limit of 10 bytes");
+    assert_int_equal(journal_release(begun, 0, NULL), 0);
+    journal_close(begun);
+    disk_close(full);
+}
+
 int main(void)
 {
     log_set_level(LOG_ERROR + 1);
@@ -759,6 +799,8 @@ int main(void)
         TEST(test_failures_of_a_next_file),
         TEST(test_a_full_disk_does_not),
         TEST(test_full_at_a_next_file),
+        TEST(test_opened_on_a_full_disk),
+        TEST(test_begun_on_a_full_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
