@@ -1,6 +1,7 @@
 /* test_failing.c - journal, manifest and both disks when the system refuses: no memory, no ring, writes,
  * syncs and changes of names that fail, each of them alone. */
 #include <errno.h>
+#include <liburing.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -153,6 +154,48 @@ static void test_no_ring(void **state)
 }
 
 /* In memory, where that can be had: it is made and removed some hundred times. */
+/* ---- what the ring is given ---- */
+
+static enum { FAULT_NONE, FAULT_WRITE, FAULT_SYNC } fault;
+static unsigned pairs;
+
+/* The linker sends the product's calls here: each hands over a write, and linked to it a sync of the same
+ * file. */
+int __real_io_uring_submit_and_wait(struct io_uring *ring, unsigned count);
+int __wrap_io_uring_submit_and_wait(struct io_uring *ring, unsigned count);
+int __wrap_io_uring_submit_and_wait(struct io_uring *ring, unsigned count)
+{
+    const unsigned first = ring->sq.sqe_head, mask = *ring->sq.kring_mask;
+    if (ring->sq.sqe_tail - first == 2) {
+        struct io_uring_sqe *write = &ring->sq.sqes[first & mask], *sync = &ring->sq.sqes[(first + 1) & mask];
+        assert_int_equal(write->opcode, IORING_OP_WRITEV);
+        assert_true(write->flags & IOSQE_IO_LINK);
+        assert_int_equal(sync->opcode, IORING_OP_FSYNC);
+        assert_int_equal(sync->fsync_flags, IORING_FSYNC_DATASYNC);
+        assert_int_equal(write->fd, sync->fd);
+        pairs++;
+        write->fd = fault == FAULT_WRITE ? -1 : write->fd;
+        sync->fd = fault == FAULT_SYNC ? -1 : sync->fd;
+    }
+    return __real_io_uring_submit_and_wait(ring, count);
+}
+
+static void test_ring_errors(void **state)
+{
+    enum disk_io io = DISK_IO_URING;
+    fault = FAULT_NONE;
+    const int status = real_attempt(&io);
+    if (status == BANYAN_ENOTSUP)
+        skip();
+    assert_int_equal(status, 0);
+    assert_true(pairs > 5);
+    fault = FAULT_SYNC;
+    assert_int_equal(real_attempt(&io), BANYAN_EUNKNOWN);
+    fault = FAULT_WRITE;
+    assert_int_equal(real_attempt(&io), BANYAN_EUNKNOWN);
+    fault = FAULT_NONE;
+}
+
 static int begin(void **state)
 {
     snprintf(folder, sizeof folder, "%s/banyan-disk-XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
@@ -171,6 +214,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_no_memory, begin, end),
         cmocka_unit_test_setup_teardown(test_io_errors, begin, end),
         cmocka_unit_test_setup_teardown(test_no_ring, begin, end),
+        cmocka_unit_test_setup_teardown(test_ring_errors, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
