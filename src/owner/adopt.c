@@ -194,10 +194,11 @@ static int refresh(struct owner *owner, struct tree_session *session, bool *agai
     return status;
 }
 
-int owner_refresh(struct owner *owner, struct tree_session *session, uint64_t version)
+int owner_refresh_told(struct owner *owner, struct tree_session *session, uint64_t version, bool *overdue)
 {
     int status = 0;
     bool again = true;
+    *overdue = false;
     owner_turn_take(&owner->adopting);
     uint64_t began = task_now();
     if (owner_fresh(owner) && owner->adopted >= version && owner_reported(owner) >= version) {
@@ -207,12 +208,33 @@ int owner_refresh(struct owner *owner, struct tree_session *session, uint64_t ve
     while (!status && again)
         status = refresh(owner, session, &again);
     uint64_t took = task_now() - began;
+    *overdue = owner->overdue; /* under the turn: the next task's attempt begins anew */
     owner_turn_give(&owner->adopting);
     if (!status) {
         OWNER_COUNT(owner, adoptions, 1);
         OWNER_COUNT(owner, adopt_ns, took);
         OWNER_LONGEST(owner, adopt_longest_ns, took);
     }
+    return status;
+}
+
+int owner_refresh(struct owner *owner, struct tree_session *session, uint64_t version)
+{
+    bool overdue;
+    return owner_refresh_told(owner, session, version, &overdue);
+}
+
+int owner_catch_up(struct owner *owner, struct tree_session *session, uint64_t version)
+{
+    struct pool_session *pool = tree_session_pool(session);
+    bool overdue, done = false;
+    int status = owner_refresh_told(owner, session, version, &overdue);
+    if (!overdue)
+        return status;
+    const struct error first = pool->error; /* of `status` */
+    if (!owner_mend(owner, session, (struct fabric_process){0}, &done) && done)
+        return owner_refresh(owner, session, version);
+    pool->error = first;
     return status;
 }
 

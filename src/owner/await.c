@@ -205,13 +205,17 @@ static int time_out(struct losers *losers)
 }
 
 /* What this process has to merge may fail for a while; not once a connection is lost, since then this
- * transfer's writes are refused. */
+ * transfer's writes are refused. If it was lost before the transfer began, and the map was not adopted since,
+ * this process is overdue: the merging never succeeds, and nobody ends the move while the map's lock is held.
+ */
 static int adopt_self(struct owner_transfer *transfer)
 {
     struct owner *owner = transfer->owner;
+    bool overdue;
     int status;
-    while ((status = owner_refresh(owner, transfer->session, transfer->version)) && status != BANYAN_ENOMEM &&
-           task_now() < transfer->deadline && transfer->incarnation == fabric_incarnation(owner->fabric))
+    while ((status = owner_refresh_told(owner, transfer->session, transfer->version, &overdue)) && !overdue &&
+           status != BANYAN_ENOMEM && task_now() < transfer->deadline &&
+           transfer->incarnation == fabric_incarnation(owner->fabric))
         task_sleep(LOOK_LAST);
     return status;
 }

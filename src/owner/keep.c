@@ -46,7 +46,7 @@ static int look(struct owner *owner, struct tree_session *session, bool *held)
     /* Also where the board was not told of what was adopted: others wait for that, and fence this process. */
     if (!status && (!owner_fresh(owner) || board.version > atomic_load_relaxed(&owner->adopted) ||
                     board.version > owner_reported(owner)))
-        status = owner_refresh(owner, session, board.version);
+        status = owner_catch_up(owner, session, board.version);
     return status;
 }
 
@@ -55,7 +55,7 @@ int owner_keep_up(struct owner *owner, struct tree_session *session, uint64_t *l
     const uint64_t now = task_now();
     bool held;
     if (!owner_fresh(owner) || newest(owner) > atomic_load_relaxed(&owner->adopted))
-        return owner_refresh(owner, session, atomic_load_relaxed(&owner->adopted) + 1);
+        return owner_catch_up(owner, session, atomic_load_relaxed(&owner->adopted) + 1);
     if (*looked && now - *looked < owner->options.tick_ns)
         return 0;
     *looked = now;
@@ -233,7 +233,7 @@ int owner_keep(struct owner *owner, struct tree_session *session)
         /* Errors are of the network, or of memory: the next tick tries again. Those that concern an index are
          * told to its operations. */
         if (!owner_fresh(owner) || newest(owner) > atomic_load_relaxed(&owner->adopted))
-            (void)owner_refresh(owner, session, atomic_load_relaxed(&owner->adopted) + 1);
+            (void)owner_catch_up(owner, session, atomic_load_relaxed(&owner->adopted) + 1);
         if (owner_heirs_pending(owner))
             (void)owner_heirs_step(owner, session);
         uint64_t now = task_now();

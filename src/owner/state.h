@@ -137,6 +137,12 @@ bool owner_fresh(const struct owner *owner);
 /* Fetches the map and adopts it, if it is not of today's connections or older than `version`. Tells the
  * board. Also resumes the read lease. */
 int owner_refresh(struct owner *owner, struct tree_session *session, uint64_t version);
+/* The same, and whether it failed since this process is `overdue`: then no later call succeeds before the
+ * move is ended. */
+int owner_refresh_told(struct owner *owner, struct tree_session *session, uint64_t version, bool *overdue);
+/* owner_refresh for keepers and for what waits, under neither turn. Where this process is overdue there may
+ * be no other one that ends the move: it takes back what it was to merge, if the map's lock is free. */
+int owner_catch_up(struct owner *owner, struct tree_session *session, uint64_t version);
 /* Under `adopting`: installs the copy's rows for the index. */
 int owner_install(struct owner *owner, struct tree_session *session, struct owner_index *index);
 /* Under `adopting`: the same version again, since rows that were MOVING are this process's now (heirs.h). */

@@ -60,7 +60,7 @@ static int look(struct owner *owner, struct tree_session *session, struct tree *
         return status;
     if (board.version > atomic_load_relaxed(&owner->adopted)) {
         *done = true;
-        return owner_refresh(owner, session, board.version);
+        return owner_catch_up(owner, session, board.version);
     }
     if (!owner_nobody(peer))
         status = owner_alive(owner, session, peer, &alive);
@@ -82,7 +82,7 @@ static int hear(struct owner *owner, struct tree_session *session, bool *done)
     if (owner_fresh(owner) && heard <= adopted)
         return 0;
     /* A peer, or a notice, may tell of a version that is not: then looking at the board settles it. */
-    int status = owner_refresh(owner, session, owner_fresh(owner) ? adopted + 1 : 0);
+    int status = owner_catch_up(owner, session, owner_fresh(owner) ? adopted + 1 : 0);
     if (!status && atomic_load_relaxed(&owner->adopted) < heard)
         atomic_store_relaxed(&owner->heard, 0);
     *done = !status && (atomic_load_relaxed(&owner->adopted) > adopted);
@@ -224,7 +224,7 @@ int owner_wait_lease(void *context, struct tree_session *session, struct tree *t
             break;
         }
         if (!owner_fresh(owner)) { /* the keeper does it too; whoever is first */
-            int refreshed = owner_refresh(owner, session, 0);
+            int refreshed = owner_catch_up(owner, session, 0);
             status = passing(refreshed) ? 0 : refreshed;
         }
         task_sleep(pause);

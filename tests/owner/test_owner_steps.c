@@ -232,6 +232,53 @@ static void what_is_merged_late_is_refused(void **state)
     stage_close(&stage);
 }
 
+/* A loses its connections when it has published that its own range is to be shared: nobody holds the map's
+ * lock then, and nobody else is at work. */
+static void lose_the_mover(struct stage *stage, uint64_t version)
+{
+    stage->notified = NULL;
+    stage_lose(stage->actors[A]);
+}
+
+/* An owner that cannot merge what moves takes it back, and inherits, with no other process's help: there may
+ * be none. An operation that waits for the range does so, and so does the keeper. The connections are lost in
+ * the move, or before it and nobody has noticed yet: then too the map's lock is given up at once. */
+static void what_is_overdue_is_taken_back(void **state)
+{
+    for (unsigned round = 0; round < 4; round++) {
+        const bool kept = round & 1, before = round & 2;
+        struct stage stage;
+        struct stage_ranges ranges = {0};
+        uint64_t incarnation, looked = 0;
+        stage_open_logged(&stage, &merging_log);
+        struct actor *a = stage.actors[A];
+        merging = (struct merging){.loser = a};
+        good(a, stage_move(a, 1, a));
+        if (before)
+            stage_lose(a);
+        else
+            stage.notified = lose_the_mover;
+        assert_int_equal(stage_move(a, 1, NULL), BANYAN_EFENCED);
+        assert_int_equal(merging.refused, 1);
+        stage_look(a, &ranges);
+        assert_int_equal(ranges.moving, 1);
+        stage.connected = STAGE_BIT(A);
+        if (kept) {
+            good(a, owner_keep_up(a->owner, a->session, &looked));
+            good(a, owner_heirs_step(a->owner, a->session));
+            assert_int_equal(stage_right(a, 1, &incarnation), TREE_OWNED);
+        }
+        good(a, stage_put(a, 1, 9));
+        assert_int_equal(merging.flushed, 0);
+        assert_int_equal(merging.inherited, 1);
+        assert_true(fabric_process_equal(merging.heir.process, fabric_self(&a->wrapper.fabric)));
+        assert_int_equal(stage_get(a, 1), 9);
+        stage_look(a, &ranges);
+        assert_int_equal(ranges.of[A], 1);
+        stage_close(&stage);
+    }
+}
+
 /* A keeper may be held up, by a transfer that waits for others, or by a sample that it draws from the very
  * range which it is to inherit. What waits for the range inherits it then. */
 static void operations_inherit_what_they_wait_for(void **state)
@@ -818,6 +865,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(silent_losers_are_fenced_everywhere),
         cmocka_unit_test(what_is_merged_late_is_refused),
+        cmocka_unit_test(what_is_overdue_is_taken_back),
         cmocka_unit_test(operations_inherit_what_they_wait_for),
         cmocka_unit_test(a_range_that_cannot_be_inherited_yet),
         cmocka_unit_test(silent_sharers_of_a_split_are_fenced),
