@@ -202,6 +202,8 @@ static const char *working(const struct world *world, unsigned *number)
             return "changes the map of ranges, or has heirs there";
         if (stats.unmerged || stats.merging)
             return stats.unmerged ? "has entries to merge" : "merges";
+        if (stats.watermark < stats.sequence)
+            return "keeps what it has logged, though all of it is merged and nobody is to inherit it";
     }
     return NULL;
 }

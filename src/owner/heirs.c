@@ -284,40 +284,46 @@ static void disown_lost(struct adopting *adopting, uint32_t at)
     }
 }
 
-/* Of the entries that the piece covers: whether all are this process's still, and whether one has heirs. */
-static bool still_mine(const struct owner *owner, const struct owner_piece *piece, bool *heirs)
+/* What the map says of a piece of this process's. */
+struct piece_look {
+    bool mine;  /* its entries are this process's still, under its epoch */
+    bool stays; /* ... and none of them moves on */
+    bool heirs; /* one of them has heirs */
+};
+
+static struct piece_look piece_look(const struct owner *owner, const struct owner_piece *piece)
 {
     uint32_t count;
     const struct format_range *ranges = owner_map_of(&owner->copy, piece->number, &count);
+    struct piece_look look = {.mine = count, .stays = count};
     struct owner_piece common;
-    *heirs = false;
     for (uint32_t i = 0; i < count; i++) {
         const struct owner_piece now = piece_of(&ranges[i], i + 1 < count ? &ranges[i + 1] : NULL);
         if (!overlap(piece, &now, &common))
             continue;
-        if (!mine_now(owner, &ranges[i]) || ranges[i].epoch != piece->epoch)
-            return false;
-        *heirs = *heirs || ranges[i].heir_count;
+        look.mine = look.mine && mine(owner, &ranges[i]) && ranges[i].epoch == piece->epoch;
+        look.stays = look.stays && look.mine && mine_now(owner, &ranges[i]);
+        look.heirs = look.heirs || ranges[i].heir_count;
     }
-    return count > 0;
+    return look;
 }
 
 /* Pieces whose heirs are off the map, or that are not this process's any more. Those that were lost in part
- * go on in what is left: parts that lie within one entry each. */
+ * go on in what is left: parts that lie within one entry each. Of a range that moves on to be merged the log
+ * is told here that its heirs are off, if it was not yet: it may be in the same version. Nobody says so
+ * later, and the log would keep all that it has logged since. */
 static void settle_inherited(struct owner *owner)
 {
     struct format_key upper;
     for (uint32_t i = owner->inherited.count; i-- > 0;) {
         const struct owner_piece piece = owner->inherited.all[i];
         const struct owner_index *index = owner_index_numbered(owner, piece.number);
-        bool heirs;
-        if (still_mine(owner, &piece, &heirs)) {
-            if (heirs)
-                continue;
-            if (index)
-                owner->log->cleared(owner->log_context, index->tree, format_key_of(&piece.lower),
-                                    bound_of(&piece, &upper), piece.epoch);
-        }
+        const struct piece_look look = piece_look(owner, &piece);
+        if (look.stays && look.heirs)
+            continue;
+        if (look.mine && !look.heirs && index)
+            owner->log->cleared(owner->log_context, index->tree, format_key_of(&piece.lower),
+                                bound_of(&piece, &upper), piece.epoch);
         list_remove(&owner->inherited, i);
     }
 }
@@ -448,10 +454,9 @@ static struct owner_index *find(struct owner *owner, const struct owner_pieces *
 static int conclude(struct owner *owner, struct tree_session *session, struct owner_index *index,
                     const struct owner_piece *piece)
 {
-    bool heirs;
     int status = 0;
     owner_turn_take(&owner->adopting);
-    if (still_mine(owner, piece, &heirs)) {
+    if (piece_look(owner, piece).stays) {
         status = list_add(owner, session, &owner->inherited, piece);
         if (!status)
             status = owner_install_again(owner, session, index);

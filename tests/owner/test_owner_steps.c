@@ -329,6 +329,43 @@ static void a_range_that_cannot_be_inherited_yet(void **state)
     stage_close(&stage);
 }
 
+static struct actor *unlocker; /* it has taken heirs off the map, and not adopted that */
+
+static void share_behind_the_unlock(struct actor *actor, const struct memory_board_request *request)
+{
+    struct actor *c = actor->stage->actors[C];
+    if (actor != unlocker || request->kind != MEMORY_BOARD_UNLOCK)
+        return;
+    unlocker = NULL;
+    good(c, stage_move(c, 1, NULL));
+}
+
+/* The map of one version may say both that the heirs of a range are off, and that the range moves on, to be
+ * merged. Its log must hear of the former: else it keeps for ever what it has logged since. */
+static void heirs_are_off_a_range_that_moves_on(void **state)
+{
+    struct stage stage;
+    struct stage_ranges ranges = {0};
+    (void)state;
+    stage_open_logged(&stage, &merging_log);
+    struct actor *a = stage.actors[A], *b = stage.actors[B];
+    uint64_t incarnation;
+    merging = (struct merging){.loser = a};
+    good(a, stage_move(a, 1, a));
+    good(a, stage_move(a, 1, b));
+    stage.after_call = share_behind_the_unlock;
+    unlocker = b;
+    good(b, owner_heirs_step(b->owner, b->session));
+    assert_null(unlocker);
+    assert_int_equal(merging.inherited, 1);
+    assert_int_equal(merging.flushed, 1);
+    assert_int_equal(merging.cleared, 1);
+    stage_look(a, &ranges);
+    assert_int_equal(ranges.shared, 1);
+    assert_int_equal(stage_right(b, 1, &incarnation), TREE_SHARED);
+    stage_close(&stage);
+}
+
 /* ---- holders of the map's lock that were fenced ---- */
 
 static void untouched_yet(struct stage *stage, struct actor *actor, unsigned node)
@@ -868,6 +905,7 @@ int main(void)
         cmocka_unit_test(what_is_overdue_is_taken_back),
         cmocka_unit_test(operations_inherit_what_they_wait_for),
         cmocka_unit_test(a_range_that_cannot_be_inherited_yet),
+        cmocka_unit_test(heirs_are_off_a_range_that_moves_on),
         cmocka_unit_test(silent_sharers_of_a_split_are_fenced),
         cmocka_unit_test(an_orphan_is_fenced_before_the_map_changes),
         cmocka_unit_test(a_fenced_holder_writes_nothing),
