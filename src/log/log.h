@@ -36,6 +36,10 @@ struct log_options {
     uint64_t wait_ns;       /* a write that finds no room fails after it with BANYAN_ENOSPC; 5 s */
     uint64_t idle_ns;       /* the merger looks so often whether there is something to do; 1 ms */
     uint64_t seed;          /* of the segments' nonces; 0: drawn from the system */
+    /* Called before segments are used again or given back: what stands in them is to be kept elsewhere first
+     * (persist/drain.h). Not 0: they stay for now. NULL: nothing is kept. */
+    int (*keep)(void *context);
+    void *keep_context;
 };
 void log_options_default(struct log_options *options);
 

@@ -97,6 +97,15 @@ static uint64_t watermark_take(struct log *log, uint64_t wanted)
     return more ? wanted : 0;
 }
 
+/* What stands in the segments that are free now is kept elsewhere first, if it is to be. */
+static int ends_keep(struct log *log, uint64_t certain)
+{
+    bool some = false;
+    for (uint16_t n = 0; n < log->memory_nodes && !some && log->options.keep; n++)
+        some = log_stream_ends(&log->streams[n], certain);
+    return some ? log->options.keep(log->options.keep_context) : 0;
+}
+
 /* Segments are freed also where the watermark stays: one may have become full since then all of which was
  * merged before. */
 static int watermark_move(struct log *log, struct tree_session *session, uint64_t wanted)
@@ -110,6 +119,8 @@ static int watermark_move(struct log *log, struct tree_session *session, uint64_
         atomic_store_relaxed(&log->published, log->certain); /* as above */
     const uint64_t certain = log->sealed ? 0 : log->certain;
     spinlock_unlock(&log->lock);
+    if (!status)
+        status = ends_keep(log, certain);
     for (uint16_t n = 0; n < log->memory_nodes && !status; n++) {
         struct log_stream *stream = &log->streams[n];
         log_stream_free_up_to(stream, certain);
@@ -514,6 +525,8 @@ int log_flush_all(struct log *log, struct tree_session *session)
 int log_close(struct log *log, struct tree_session *session)
 {
     int first = log_flush_all(log, session);
+    if (!first && log->options.keep)
+        first = log->options.keep(log->options.keep_context);
     for (uint16_t n = 0; n < log->memory_nodes && !first; n++)
         first = log_stream_close(&log->streams[n], session);
     return first;

@@ -107,6 +107,8 @@ void log_stream_unreserve(struct log_place *place);
 int log_stream_open(struct log_stream *stream, struct tree_session *session, uint64_t *incarnation,
                     gaddr *control);
 /* Segments up to the watermark, which is published, are free. */
+/* Whether that would free any. */
+bool log_stream_ends(struct log_stream *stream, uint64_t watermark);
 void log_stream_free_up_to(struct log_stream *stream, uint64_t watermark);
 /* Broken ones go back to the memory node. */
 int log_stream_give_broken(struct log_stream *stream, struct tree_session *session);

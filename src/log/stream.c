@@ -535,6 +535,14 @@ struct log_pressure log_stream_pressure(struct log_stream *stream)
 
 /* ---- segments' end ---- */
 
+bool log_stream_ends(struct log_stream *stream, uint64_t watermark)
+{
+    spinlock_lock(&stream->lock);
+    const bool ends = (stream->used && stream->used->last <= watermark && !stream->used->flying);
+    spinlock_unlock(&stream->lock);
+    return ends;
+}
+
 void log_stream_free_up_to(struct log_stream *stream, uint64_t watermark)
 {
     spinlock_lock(&stream->lock);

@@ -1,0 +1,142 @@
+/*
+ * fuzz_persist.c - what the records of a journal say of owners' logs (persist/format.h, persist/replay.h):
+ * blocks and frames of any bytes, in a journal whose own checksums are right. Some frames get a right header,
+ * and some entries a record that is really there.
+ *
+ * Oracle: what is refused is refused with a sentence; keys that are told ascend, and none is told twice.
+ */
+#include "base/log.h"
+#include "disk/disk_simulated.h"
+#include "format/record.h"
+#include "fuzz/fuzz.h"
+#include "persist/format.h"
+#include "persist/replay.h"
+
+#define PAYLOAD_MAX 2048u
+
+struct told {
+    uint8_t key[ARCHIVE_KEY_MAX];
+    size_t length;
+    uint16_t index;
+    bool some;
+};
+
+static int tell(void *context, uint16_t index, const struct archive_entry *entry, struct error *error)
+{
+    struct told *told = context;
+    const struct format_key key = {entry->key, (uint32_t)entry->key_length};
+    (void)error;
+    fuzz_must(entry->key_length <= ARCHIVE_KEY_MAX, "a key of %zu bytes", entry->key_length);
+    fuzz_must(!told->some || told->index < index ||
+                  (told->index == index &&
+                   format_key_compare((struct format_key){told->key, (uint32_t)told->length}, key) < 0),
+              "keys do not ascend");
+    for (size_t i = 0; i < entry->value_length; i += 64) /* it can be read */
+        told->some |= entry->value[i] == 0;
+    told->some = true;
+    told->index = index;
+    told->length = entry->key_length;
+    if (entry->key_length)
+        memcpy(told->key, entry->key, entry->key_length);
+    return 0;
+}
+
+/* A record that lies at the address, for the key "k"; and the slot that refers to it. */
+static uint32_t record_make(uint8_t *payload, gaddr address, uint32_t length, uint8_t slot[FORMAT_VALUE_MAX],
+                            uint8_t *slot_length)
+{
+    uint8_t value[256] = {1};
+    struct format_reference reference;
+    const struct format_record record = {
+        .key = "k", .key_length = 1, .stamp = 1, .value = value, .length = length % sizeof value};
+    memcpy(payload, &address, PERSIST_BLOCK_HEADER);
+    format_record_encode(payload + PERSIST_BLOCK_HEADER, address, &record, &reference);
+    *slot_length = format_value_encode_reference(slot, &reference);
+    return PERSIST_BLOCK_HEADER + format_record_whole_bytes(1, record.length);
+}
+
+/* A frame of one entry, of "k" with this slot. */
+static uint32_t frame_make(uint8_t *payload, uint64_t sequence, const uint8_t *slot, uint8_t slot_length)
+{
+    struct persist_frame frame = {.process = {.instance = 5, .compute_id = 1}, .view = {.count = 1}};
+    uint8_t *entry = payload + PERSIST_FRAME_HEADER;
+    frame.view.first = sequence;
+    persist_frame_encode(&frame, payload);
+    memset(entry, 0, FORMAT_LOG_ENTRY_BYTES);
+    entry[0] = FORMAT_LOG_PUT;
+    entry[3] = 1; /* epoch */
+    entry[15] = 1;
+    entry[16] = slot_length;
+    entry[FORMAT_LOG_ENTRY_BYTES] = 'k';
+    memcpy(entry + FORMAT_LOG_ENTRY_BYTES + 1, slot, slot_length);
+    return PERSIST_FRAME_HEADER + FORMAT_LOG_ENTRY_BYTES + 1 + slot_length;
+}
+
+static void append(struct journal *journal, uint8_t kind, const uint8_t *payload, uint32_t length)
+{
+    struct error error = {0};
+    uint64_t position;
+    fuzz_must(!journal_append(journal, kind, payload, length, &position, &error), "%s", error.text);
+}
+
+static void fill(struct fuzz_input *input, struct journal *journal)
+{
+    uint8_t payload[PAYLOAD_MAX], slot[FORMAT_VALUE_MAX], slot_length = 0;
+    for (unsigned i = 0; i < 64 && input->length; i++) {
+        const uint8_t what = fuzz_byte(input);
+        uint32_t length = fuzz_u16(input) % PAYLOAD_MAX;
+        memset(payload, 0, sizeof payload);
+        if (what % 8 == 6) {
+            append(journal, PERSIST_BLOCK, payload, record_make(payload, 64, length, slot, &slot_length));
+        } else if (what % 8 == 7 && slot_length) {
+            append(journal, PERSIST_FRAME, payload, frame_make(payload, 1 + length, slot, slot_length));
+        } else {
+            if (length > input->length)
+                length = (uint32_t)input->length;
+            fuzz_take(input, payload, length);
+            append(journal, 1 + what % 3, payload, length);
+        }
+    }
+}
+
+static void read_back(struct disk *disk)
+{
+    const struct journal_options options = {.cluster = 1, .seed = 3};
+    struct error error = {0};
+    struct persist_replay *replay;
+    struct journal *journal = NULL;
+    struct told told = {.some = false};
+    fuzz_must(!persist_replay_create(&replay, &disk, 1, &error), "%s", error.text);
+    struct journal_reader reader = {.visit = persist_replay_record, .context = replay};
+    persist_replay_next(replay, 0);
+    int status = journal_open(&journal, disk, &options, &reader, &error);
+    if (!status)
+        status = persist_replay_all(replay, tell, &told, &error);
+    fuzz_must(!status || error.text[0], "a refusal without a sentence");
+    persist_replay_destroy(replay);
+    if (journal)
+        journal_close(journal);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
+{
+    const struct disk_simulated_options simulated = {.seed = 1};
+    const struct journal_options options = {.cluster = 1, .seed = 2};
+    struct fuzz_input input = {bytes, length};
+    struct journal_reader reader = {.context = NULL};
+    struct error error = {0};
+    struct journal *journal;
+    uint64_t safe;
+    log_set_level(LOG_ERROR);
+    struct disk *disk = disk_simulated_create(&simulated);
+    if (!disk)
+        abort();
+    fuzz_must(!journal_open(&journal, disk, &options, &reader, &error), "%s", error.text);
+    fill(&input, journal);
+    fuzz_must(!journal_sync(journal, &safe, &error), "%s", error.text);
+    journal_close(journal);
+    read_back(disk);
+    disk_close(disk);
+    return 0;
+}

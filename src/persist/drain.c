@@ -1,0 +1,404 @@
+/* drain.c - see drain.h. */
+#include "persist/drain.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "format/record.h"
+#include "memory/request.h"
+#include "persist/format.h"
+#include "persist/pieces.h"
+
+#define NODES_MAX 64u
+#define ASKER     1u /* calls that only look ask as anybody */
+
+/* A segment that a memory node has handed out, with the use of it that was met last. */
+struct segment {
+    uint16_t node;
+    bool listed; /* in this pass */
+    gaddr address;
+    uint64_t serial; /* of its handing out */
+    uint64_t nonce;  /* 0: none was met */
+    uint32_t size;
+    uint32_t low;  /* all blocks below are copied */
+    uint8_t *done; /* owned: a bit for each block that is copied */
+};
+
+struct persist_drain {
+    const struct fabric_target *targets[NODES_MAX];
+    uint16_t count;
+    struct journal *journal;
+    struct segment *segments; /* owned */
+    uint32_t segment_count, segment_capacity;
+    struct persist_pieces *pieces; /* owned */
+    uint8_t *image;                /* owned: of the segment that is looked at */
+    uint8_t *record;               /* owned: JOURNAL_LENGTH_MAX */
+    uint8_t *header;               /* owned: FORMAT_RECORD_HEADER_MAX */
+    struct persist_drain_stats stats;
+};
+
+/* ---- the pool, and the journal ---- */
+
+/* False: there is no such place here. */
+static bool pool_read(const struct persist_drain *drain, gaddr address, uint8_t *to, uint64_t bytes)
+{
+    const uint16_t node = gaddr_node(address);
+    const struct fabric_target *target = node < drain->count ? drain->targets[node] : NULL;
+    if (!target || gaddr_offset(address) > target->pool_bytes ||
+        bytes > target->pool_bytes - gaddr_offset(address))
+        return false;
+    atomic_copy_from(to, target->pool + gaddr_offset(address), bytes);
+    return true;
+}
+
+static int append(struct persist_drain *drain, enum persist_kind kind, uint32_t length, struct error *error)
+{
+    uint64_t position, safe;
+    int status = journal_append(drain->journal, (uint8_t)kind, drain->record, length, &position, error);
+    if (status == BANYAN_EBUSY) {
+        status = journal_sync(drain->journal, &safe, error);
+        if (!status)
+            status = journal_append(drain->journal, (uint8_t)kind, drain->record, length, &position, error);
+    }
+    if (!status)
+        drain->stats.bytes += length;
+    return status;
+}
+
+static int append_block(struct persist_drain *drain, gaddr address, uint32_t bytes, struct error *error)
+{
+    memcpy(drain->record, &address, PERSIST_BLOCK_HEADER);
+    int status = append(drain, PERSIST_BLOCK, PERSIST_BLOCK_HEADER + bytes, error);
+    drain->stats.blocks += !status;
+    return status;
+}
+
+/* ---- what an entry refers to ---- */
+
+/* The piece's block, if the journal does not have it. False: it cannot be read any more, or here. */
+static bool piece_copy(struct persist_drain *drain, size_t key_length, const struct format_piece *piece,
+                       int *status, struct error *error)
+{
+    const gaddr at = format_piece_address(key_length, piece);
+    uint8_t *bytes = drain->record + PERSIST_BLOCK_HEADER;
+    if (piece->block == GADDR_NULL || persist_pieces_have(drain->pieces, at, piece->hash))
+        return true;
+    if (!pool_read(drain, at, bytes, piece->length)) {
+        drain->stats.elsewhere++;
+        return false;
+    }
+    if (format_record_hash(bytes, piece->length) != piece->hash)
+        return false;
+    if (!persist_pieces_add(drain->pieces, at, piece->hash))
+        *status = error_set(error, BANYAN_ENOMEM, "no memory to remember a piece that is on the disk");
+    if (!*status)
+        *status = append_block(drain, at, piece->length, error);
+    return !*status;
+}
+
+/* A value in pieces: they first, then the header that names them. */
+static bool pieces_copy(struct persist_drain *drain, const struct format_key *key,
+                        const struct format_reference *reference, int *status, struct error *error)
+{
+    const uint32_t bytes = format_record_read_bytes(key->length, reference, FORMAT_PART_HEADER);
+    struct format_record record;
+    if (bytes > FORMAT_RECORD_HEADER_MAX || !pool_read(drain, reference->address, drain->header, bytes) ||
+        !format_record_validate(reference, key->bytes, key->length, FORMAT_PART_HEADER, drain->header,
+                                &record))
+        return false;
+    for (uint32_t i = 0; i < record.pieces && !*status; i++) {
+        const struct format_piece piece = format_record_piece(drain->header, key->length, i);
+        if (!piece_copy(drain, key->length, &piece, status, error))
+            return false;
+    }
+    memcpy(drain->record + PERSIST_BLOCK_HEADER, drain->header, bytes);
+    *status = append_block(drain, reference->address, bytes, error);
+    return true;
+}
+
+static bool record_copy(struct persist_drain *drain, const struct format_key *key,
+                        const struct format_reference *reference, int *status, struct error *error)
+{
+    const uint32_t bytes = format_record_block_bytes(key->length, reference);
+    uint8_t *block = drain->record + PERSIST_BLOCK_HEADER;
+    struct format_record record;
+    if (reference->room)
+        return pieces_copy(drain, key, reference, status, error);
+    if (bytes > FORMAT_RECORD_BLOCK_MAX || !pool_read(drain, reference->address, block, bytes) ||
+        !format_record_validate(reference, key->bytes, key->length, FORMAT_PART_VALUE, block, &record))
+        return false;
+    *status = append_block(drain, reference->address, bytes, error);
+    return true;
+}
+
+/* P3. */
+static int entry_copy(struct persist_drain *drain, const struct format_log_entry *entry, struct error *error)
+{
+    struct format_value value;
+    int status = 0;
+    drain->stats.entries++;
+    if (entry->kind != FORMAT_LOG_PUT || !format_value_decode(entry->value, entry->value_length, &value) ||
+        !value.record)
+        return 0;
+    if (!record_copy(drain, &entry->key, &value.reference, &status, error) && !status)
+        drain->stats.stale++;
+    return status;
+}
+
+/* ---- frames ---- */
+
+static int frame_copy(struct persist_drain *drain, const struct format_log_segment *use,
+                      const struct segment *segment, const struct format_log_view *view, struct error *error)
+{
+    const struct persist_frame frame = {.process = use->owner, .node = segment->node, .view = *view};
+    struct format_log_entry entry;
+    uint32_t at = 0;
+    int status = 0;
+    while (!status && format_log_frame_next(view, &at, &entry))
+        status = entry_copy(drain, &entry, error);
+    if (status || !view->count) /* one without entries covers room alone */
+        return status;
+    persist_frame_encode(&frame, drain->record);
+    memcpy(drain->record + PERSIST_FRAME_HEADER, view->entries, view->length);
+    status = append(drain, PERSIST_FRAME, PERSIST_FRAME_HEADER + view->length, error);
+    drain->stats.frames += !status;
+    return status;
+}
+
+static bool is_done(const struct segment *segment, uint32_t position)
+{
+    const uint32_t block = position / FORMAT_LOG_BLOCK;
+    return segment->done[block / 8] >> (block % 8) & 1u;
+}
+
+static void mark_done(struct segment *segment, uint32_t position, uint32_t bytes)
+{
+    for (uint32_t at = position; at < position + bytes; at += FORMAT_LOG_BLOCK) {
+        const uint32_t block = at / FORMAT_LOG_BLOCK;
+        segment->done[block / 8] |= (uint8_t)(1u << (block % 8));
+    }
+    while (segment->low < segment->size && is_done(segment, segment->low))
+        segment->low += FORMAT_LOG_BLOCK;
+}
+
+/* The image's bytes from `have` up to what a frame at the position may take. */
+static void image_extend(const struct persist_drain *drain, const struct segment *segment, uint32_t position,
+                         uint32_t *have)
+{
+    uint32_t to =
+        segment->size - position > FORMAT_LOG_FRAME_MAX ? position + FORMAT_LOG_FRAME_MAX : segment->size;
+    if (to <= *have)
+        return;
+    bool there = pool_read(drain, segment->address + *have, drain->image + *have, to - *have);
+    assert(there && "the memory node has handed it out");
+    (void)there;
+    *have = to;
+}
+
+/* P1. What is not whole yet is looked at again by the next pass, wherever it lies. */
+static int frames_copy(struct persist_drain *drain, const struct format_log_segment *use,
+                       struct segment *segment, struct error *error)
+{
+    uint32_t reach = segment->low; /* the last frame's end */
+    uint32_t have = reach;         /* of the image */
+    int status = 0;
+    for (uint32_t at = segment->low; !status && at < segment->size && at - reach < FORMAT_LOG_SPAN;) {
+        struct format_log_view view;
+        uint32_t step = FORMAT_LOG_BLOCK;
+        if (is_done(segment, at)) {
+            reach = at + step;
+            at += step;
+            have = have < at ? at : have;
+            continue;
+        }
+        image_extend(drain, segment, at, &have);
+        enum format_log_found found = format_log_frame_find(use, drain->image, at, &view);
+        if (found != FORMAT_LOG_NOTHING) {
+            step = view.bytes;
+            reach = at + step;
+        }
+        if (found == FORMAT_LOG_WHOLE) {
+            status = frame_copy(drain, use, segment, &view, error);
+            if (!status)
+                mark_done(segment, at, step);
+        }
+        at += step;
+    }
+    return status;
+}
+
+static int segment_copy(struct persist_drain *drain, struct segment *segment, struct error *error)
+{
+    uint8_t header[FORMAT_LOG_BLOCK];
+    struct format_log_segment use;
+    if (!pool_read(drain, segment->address, header, sizeof header) ||
+        format_log_segment_decode(header, &use) || use.size > segment->size)
+        return 0; /* it was not begun yet, or is being begun */
+    if (use.nonce != segment->nonce) {
+        memset(segment->done, 0, segment->size / FORMAT_LOG_BLOCK / 8);
+        segment->nonce = use.nonce;
+        segment->low = FORMAT_LOG_BLOCK;
+    }
+    return frames_copy(drain, &use, segment, error);
+}
+
+/* ---- which segments there are ---- */
+
+static struct segment *segment_find(struct persist_drain *drain, uint16_t node,
+                                    const struct memory_log_segment *handed)
+{
+    for (uint32_t i = 0; i < drain->segment_count; i++)
+        if (drain->segments[i].address == handed->address && drain->segments[i].serial == handed->number)
+            return &drain->segments[i];
+    (void)node;
+    return NULL;
+}
+
+static struct segment *segment_add(struct persist_drain *drain, uint16_t node,
+                                   const struct memory_log_segment *handed)
+{
+    if (drain->segment_count == drain->segment_capacity) {
+        const uint32_t capacity = drain->segment_capacity ? 2 * drain->segment_capacity : 8;
+        struct segment *grown = realloc(drain->segments, capacity * sizeof *grown);
+        if (!grown)
+            return NULL;
+        drain->segments = grown;
+        drain->segment_capacity = capacity;
+    }
+    uint8_t *done = calloc(handed->bytes / FORMAT_LOG_BLOCK / 8, 1);
+    if (!done)
+        return NULL;
+    struct segment *segment = &drain->segments[drain->segment_count++];
+    *segment = (struct segment){.node = node,
+                                .address = handed->address,
+                                .serial = handed->number,
+                                .size = (uint32_t)handed->bytes,
+                                .done = done};
+    return segment;
+}
+
+static int call(const struct fabric_target *target, const struct memory_log_request *request, void *reply,
+                size_t capacity, struct error *error)
+{
+    size_t length;
+    int status = target->call(target->owner, ASKER, request, sizeof *request, reply, capacity, &length);
+    if (status && status != BANYAN_ENOTFOUND)
+        return error_set(error, status, "the memory node does not tell its logs' segments");
+    return status;
+}
+
+static int process_copy(struct persist_drain *drain, uint16_t node,
+                        const struct memory_board_process *process, struct error *error)
+{
+    struct memory_log_request request = {.kind = MEMORY_LOG_LIST, .instance = ASKER, .process = *process};
+    struct memory_log_segments page;
+    int status;
+    do {
+        status = call(drain->targets[node], &request, &page, sizeof page, error);
+        for (uint32_t i = 0; i < page.count && !status; i++) {
+            const struct memory_log_segment *handed = &page.segments[i];
+            struct segment *segment = segment_find(drain, node, handed);
+            if (!segment)
+                segment = segment_add(drain, node, handed);
+            if (!segment)
+                return error_set(error, BANYAN_ENOMEM, "no memory to keep a log's segment");
+            segment->listed = true;
+            request.after = handed->number;
+            status = segment_copy(drain, segment, error);
+        }
+    } while (!status && page.count == MEMORY_LOG_PAGE);
+    return status == BANYAN_ENOTFOUND ? 0 : status; /* its log was given back since */
+}
+
+static int node_copy(struct persist_drain *drain, uint16_t node, struct error *error)
+{
+    struct memory_log_request request = {.kind = MEMORY_LOG_PROCESSES, .instance = ASKER};
+    struct memory_log_processes page;
+    int status;
+    do {
+        status = call(drain->targets[node], &request, &page, sizeof page, error);
+        for (uint32_t i = 0; i < page.count && !status; i++) {
+            status = process_copy(drain, node, &page.processes[i].process, error);
+            request.after = page.processes[i].serial;
+        }
+    } while (!status && page.count == MEMORY_LOG_PAGE);
+    return status;
+}
+
+/* Those that were given back. */
+static void segments_sweep(struct persist_drain *drain)
+{
+    for (uint32_t i = drain->segment_count; i-- > 0;) {
+        struct segment *segment = &drain->segments[i];
+        if (segment->listed) {
+            segment->listed = false;
+            continue;
+        }
+        free(segment->done);
+        *segment = drain->segments[--drain->segment_count];
+    }
+}
+
+int persist_drain_pass(struct persist_drain *drain, struct error *error)
+{
+    int status = 0;
+    for (uint32_t i = 0; i < drain->segment_count; i++)
+        drain->segments[i].listed = false;
+    for (uint16_t node = 0; node < drain->count && !status; node++)
+        if (drain->targets[node])
+            status = node_copy(drain, node, error);
+    if (!status)
+        segments_sweep(drain);
+    drain->stats.passes += !status;
+    return status;
+}
+
+/* ---- lifetime ---- */
+
+int persist_drain_create(struct persist_drain **drain, const struct fabric_target *const *targets,
+                         uint16_t count, struct journal *journal, struct error *error)
+{
+    assert(count && count <= NODES_MAX);
+    struct persist_drain *made = calloc(1, sizeof *made);
+    *drain = made;
+    if (made) {
+        made->count = count;
+        made->journal = journal;
+        memcpy(made->targets, targets, count * sizeof *targets);
+        made->pieces = persist_pieces_create();
+        made->image = malloc(MEMORY_LOG_SEGMENT_MOST);
+        made->record = malloc(JOURNAL_LENGTH_MAX);
+        made->header = malloc(FORMAT_RECORD_HEADER_MAX);
+    }
+    if (made && made->pieces && made->image && made->record && made->header)
+        return 0;
+    persist_drain_destroy(made);
+    *drain = NULL;
+    return error_set(error, BANYAN_ENOMEM, "no memory to keep logs on a disk");
+}
+
+void persist_drain_destroy(struct persist_drain *drain)
+{
+    if (!drain)
+        return;
+    for (uint32_t i = 0; i < drain->segment_count; i++)
+        free(drain->segments[i].done);
+    free(drain->segments);
+    persist_pieces_destroy(drain->pieces);
+    free(drain->image);
+    free(drain->record);
+    free(drain->header);
+    free(drain);
+}
+
+void persist_drain_forget(struct persist_drain *drain)
+{
+    persist_pieces_clear(drain->pieces);
+}
+
+void persist_drain_stats(const struct persist_drain *drain, struct persist_drain_stats *stats)
+{
+    *stats = drain->stats;
+}

@@ -1,0 +1,316 @@
+/* replay.c - see replay.h: what records say (persist_replay_record), and what it comes to. */
+#include "persist/replay.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "persist/format.h"
+#include "persist/replay_private.h"
+
+/* ---- keys ---- */
+
+static uint64_t hash_of(uint16_t index, struct format_key key)
+{
+    return format_key_hash(key) ^ ((uint64_t)index * UINT64_C(0x9e3779b97f4a7c15));
+}
+
+static struct replay_key **bucket_of(const struct persist_replay *replay, uint64_t hash)
+{
+    return &replay->buckets[hash & (replay->capacity - 1)];
+}
+
+static bool keys_grow(struct persist_replay *replay)
+{
+    const uint64_t capacity = replay->capacity ? 2 * replay->capacity : 1024;
+    struct replay_key **old = replay->buckets, **buckets = calloc(capacity, sizeof *buckets);
+    const uint64_t were = replay->capacity;
+    if (!buckets)
+        return false;
+    replay->buckets = buckets;
+    replay->capacity = capacity;
+    for (uint64_t i = 0; i < were; i++)
+        while (old[i]) {
+            struct replay_key *key = old[i], **to = bucket_of(replay, key->hash);
+            old[i] = key->chain;
+            key->chain = *to;
+            *to = key;
+        }
+    free(old);
+    return true;
+}
+
+static struct replay_key *key_make(uint16_t index, struct format_key key, uint64_t hash)
+{
+    struct replay_key *made = calloc(1, sizeof *made + key.length);
+    if (!made)
+        return NULL;
+    made->hash = hash;
+    made->index = index;
+    made->length = (uint16_t)key.length;
+    if (key.length)
+        memcpy(made->key, key.bytes, key.length);
+    return made;
+}
+
+/* The key's place, made where it has none; NULL: no memory. */
+static struct replay_key *key_get(struct persist_replay *replay, uint16_t index, struct format_key key)
+{
+    const uint64_t hash = hash_of(index, key);
+    if (replay->keys >= replay->capacity && !keys_grow(replay))
+        return NULL;
+    struct replay_key **at = bucket_of(replay, hash);
+    while (*at && ((*at)->hash != hash || (*at)->index != index || (*at)->length != key.length ||
+                   (key.length && memcmp((*at)->key, key.bytes, key.length))))
+        at = &(*at)->chain;
+    if (!*at) {
+        *at = key_make(index, key, hash);
+        replay->keys += *at != NULL;
+    }
+    return *at;
+}
+
+/* ---- what an entry's value lies in ---- */
+
+static bool block_good(const struct format_reference *reference, size_t key_length,
+                       const struct replay_block *block)
+{
+    const uint32_t bytes = reference->room
+                               ? format_record_read_bytes(key_length, reference, FORMAT_PART_HEADER)
+                               : format_record_block_bytes(key_length, reference);
+    return block && block->place.length == bytes && format_reference_check(block->first) == reference->check;
+}
+
+static int pieces_find(struct persist_replay *replay, const struct format_key *key,
+                       const struct format_record *record, struct replay_place *places, bool *there)
+{
+    for (uint32_t i = 0; i < record->pieces; i++) {
+        const struct format_piece piece = format_record_piece(replay->header, key->length, i);
+        const struct replay_block *block = NULL;
+        if (piece.block == GADDR_NULL)
+            continue;
+        block = replay_block_find(replay, format_piece_address(key->length, &piece));
+        if (!block || block->hash != piece.hash || block->place.length != piece.length) {
+            *there = false;
+            return 0;
+        }
+        places[i] = block->place;
+    }
+    *there = true;
+    return 0;
+}
+
+/* Where the record lies, and each of its pieces: they stood before the frame. *places is the caller's. */
+static int places_find(struct persist_replay *replay, const struct format_key *key,
+                       const struct format_reference *reference, struct replay_place **places, bool *there,
+                       struct error *error)
+{
+    const struct replay_block *block = replay_block_find(replay, reference->address);
+    struct format_record record;
+    uint32_t pieces = 0;
+    *there = false;
+    if (!block_good(reference, key->length, block))
+        return 0;
+    if (reference->room) {
+        int status = replay_read(replay, &block->place, replay->header, error);
+        if (status)
+            return status;
+        if (!format_record_validate(reference, key->bytes, key->length, FORMAT_PART_HEADER, replay->header,
+                                    &record))
+            return 0;
+        pieces = record.pieces;
+    }
+    *places = calloc(1 + pieces, sizeof **places);
+    if (!*places)
+        return error_set(error, BANYAN_ENOMEM, "no memory for the pieces of a value");
+    (*places)[0] = block->place;
+    *there = true;
+    return pieces ? pieces_find(replay, key, &record, *places + 1, there) : 0;
+}
+
+/* ---- entries ---- */
+
+static bool newer(const struct replay_key *key, const struct format_log_entry *entry)
+{
+    if (!key->sequence)
+        return true;
+    return entry->epoch != key->epoch ? entry->epoch > key->epoch : entry->sequence > key->sequence;
+}
+
+static int entry_take(struct persist_replay *replay, const struct format_log_entry *entry,
+                      struct error *error)
+{
+    struct replay_place *places = NULL;
+    struct format_value value = {0};
+    bool there = true;
+    int status = 0;
+    replay->stats.entries++;
+    struct replay_key *key = key_get(replay, entry->index, entry->key);
+    if (!key)
+        return error_set(error, BANYAN_ENOMEM, "no memory for the keys of a log");
+    if (!newer(key, entry))
+        return 0;
+    if (entry->kind == FORMAT_LOG_PUT && !format_value_decode(entry->value, entry->value_length, &value))
+        return error_set(error, BANYAN_ECORRUPT, "an entry's value is none that a store writes");
+    if (value.record)
+        status = places_find(replay, &entry->key, &value.reference, &places, &there, error);
+    if (status || !there) { /* P3 */
+        replay->stats.missing += !status;
+        free(places);
+        return status;
+    }
+    free(key->places);
+    key->places = places;
+    key->epoch = entry->epoch;
+    key->sequence = entry->sequence;
+    key->present = entry->kind == FORMAT_LOG_PUT;
+    key->value_length = entry->value_length;
+    if (entry->value_length)
+        memcpy(key->value, entry->value, entry->value_length);
+    return 0;
+}
+
+static int frame_take(struct persist_replay *replay, const struct journal_record *record, struct error *error)
+{
+    struct persist_frame frame;
+    struct format_log_entry entry;
+    uint32_t at = 0;
+    int status = 0;
+    if (!persist_frame_decode(record->bytes, record->length, &frame))
+        return error_set(error, BANYAN_ECORRUPT, "a frame of a log makes no sense");
+    replay->stats.frames++;
+    while (!status && format_log_frame_next(&frame.view, &at, &entry))
+        status = entry_take(replay, &entry, error);
+    return status;
+}
+
+static int block_take(struct persist_replay *replay, const struct journal_record *record, struct error *error)
+{
+    gaddr address;
+    if (record->length <= PERSIST_BLOCK_HEADER || record->length > PERSIST_BLOCK_HEADER + REPLAY_BLOCK_MAX)
+        return error_set(error, BANYAN_ECORRUPT, "a block of a record has no possible length");
+    memcpy(&address, record->bytes, PERSIST_BLOCK_HEADER);
+    if (address == GADDR_NULL)
+        return error_set(error, BANYAN_ECORRUPT, "a block of a record has no address");
+    const uint8_t *bytes = record->bytes + PERSIST_BLOCK_HEADER;
+    const uint32_t length = record->length - PERSIST_BLOCK_HEADER;
+    struct replay_block block = {
+        .address = address,
+        .hash = format_record_hash(bytes, length),
+        .place = {.disk = replay->disk,
+                  .file = record->file,
+                  .length = length,
+                  .offset = record->offset + JOURNAL_RECORD_BYTES + PERSIST_BLOCK_HEADER}};
+    memcpy(&block.first, bytes, length < 8 ? length : 8);
+    replay->stats.blocks++;
+    return replay_block_add(replay, &block) ? 0
+                                            : error_set(error, BANYAN_ENOMEM, "no memory for a log's blocks");
+}
+
+int persist_replay_record(void *context, const struct journal_record *record, struct error *error)
+{
+    struct persist_replay *replay = context;
+    struct error reason = {0};
+    int status = BANYAN_ECORRUPT;
+    if (record->kind == PERSIST_BLOCK)
+        status = block_take(replay, record, &reason);
+    else if (record->kind == PERSIST_FRAME)
+        status = frame_take(replay, record, &reason);
+    else
+        error_set(&reason, status, "a record of kind %u, which this release does not know",
+                  (unsigned)record->kind);
+    if (!status)
+        return 0;
+    return error_set(error, status, "%s: file %u of the journal, at byte %" PRIu64 ": %s",
+                     disk_path(replay->disks[replay->disk]), (unsigned)record->file, record->offset,
+                     reason.text);
+}
+
+/* ---- what it comes to ---- */
+
+static int key_order(const void *left, const void *right)
+{
+    const struct replay_key *a = *(const struct replay_key *const *)left,
+                            *b = *(const struct replay_key *const *)right;
+    if (a->index != b->index)
+        return a->index < b->index ? -1 : 1;
+    return format_key_compare((struct format_key){a->key, a->length}, (struct format_key){b->key, b->length});
+}
+
+static int tell(struct persist_replay *replay, const struct replay_key *key, persist_replay_visit *visit,
+                void *context, struct error *error)
+{
+    struct archive_entry entry = {.key = key->key, .key_length = key->length};
+    int status = replay_value(replay, key, &entry, error);
+    return status ? status : visit(context, key->index, &entry, error);
+}
+
+int persist_replay_all(struct persist_replay *replay, persist_replay_visit *visit, void *context,
+                       struct error *error)
+{
+    struct replay_key **sorted = malloc((replay->keys + 1) * sizeof *sorted);
+    uint64_t count = 0;
+    int status = 0;
+    if (!sorted)
+        return error_set(error, BANYAN_ENOMEM, "no memory to sort what the logs have");
+    for (uint64_t i = 0; i < replay->capacity; i++)
+        for (struct replay_key *key = replay->buckets[i]; key; key = key->chain)
+            if (key->present)
+                sorted[count++] = key;
+    replay->stats.keys = count;
+    qsort(sorted, count, sizeof *sorted, key_order);
+    for (uint64_t i = 0; i < count && !status; i++)
+        status = tell(replay, sorted[i], visit, context, error);
+    free(sorted);
+    return status;
+}
+
+/* ---- lifetime ---- */
+
+int persist_replay_create(struct persist_replay **replay, struct disk *const *disks, uint16_t count,
+                          struct error *error)
+{
+    struct persist_replay *made = calloc(1, sizeof *made);
+    assert(count && count <= REPLAY_DISKS_MAX);
+    *replay = made;
+    if (made) {
+        memcpy(made->disks, disks, count * sizeof(struct disk *));
+        made->disk_count = count;
+        made->header = malloc(FORMAT_RECORD_HEADER_MAX);
+    }
+    if (made && made->header)
+        return 0;
+    persist_replay_destroy(made);
+    *replay = NULL;
+    return error_set(error, BANYAN_ENOMEM, "no memory to read logs from a disk");
+}
+
+void persist_replay_destroy(struct persist_replay *replay)
+{
+    if (!replay)
+        return;
+    for (uint64_t i = 0; i < replay->capacity; i++)
+        while (replay->buckets[i]) {
+            struct replay_key *key = replay->buckets[i];
+            replay->buckets[i] = key->chain;
+            free(key->places);
+            free(key);
+        }
+    free(replay->buckets);
+    replay_blocks_free(replay);
+    replay_value_free(replay);
+    free(replay->header);
+    free(replay);
+}
+
+void persist_replay_next(struct persist_replay *replay, uint16_t disk)
+{
+    assert(disk < replay->disk_count);
+    replay->disk = disk;
+}
+
+void persist_replay_stats(const struct persist_replay *replay, struct persist_replay_stats *stats)
+{
+    *stats = replay->stats;
+}

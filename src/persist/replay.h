@@ -1,0 +1,41 @@
+/*
+ * replay.h - what the journals of a cluster's memory nodes come to: of each key of each index the newest
+ * value that is on the disks (docs/internals/durability.md, P1 to P4).
+ *
+ * One thread. The journals are opened (disk/journal.h) with persist_replay_record as their visitor, in any
+ * order of the memory nodes, each from its beginning on; then all is told in key order. Memory: 64 bytes, the
+ * key and a short value for each key, 24 bytes for each block; long values stay in the files.
+ *
+ * Nothing in a record is believed because a checksum was right: what makes no sense is BANYAN_ECORRUPT, with
+ * file and offset.
+ */
+#ifndef PERSIST_REPLAY_H
+#define PERSIST_REPLAY_H
+
+#include "archive/entry.h"
+#include "disk/journal.h"
+
+struct persist_replay;
+
+struct persist_replay_stats {
+    uint64_t frames, entries, blocks;
+    uint64_t keys;    /* that have a value */
+    uint64_t missing; /* entries whose record is not there, so that the key has an older value (P3) */
+};
+
+/* The disks of the journals, in the order in which they will be opened: borrowed. */
+int persist_replay_create(struct persist_replay **replay, struct disk *const *disks, uint16_t count,
+                          struct error *error);
+void persist_replay_destroy(struct persist_replay *replay);
+/* The records of the next journal come from this disk. */
+void persist_replay_next(struct persist_replay *replay, uint16_t disk);
+/* A journal_visit_function; its context is the replay. */
+int persist_replay_record(void *context, const struct journal_record *record, struct error *error);
+/* All keys with their values, ascending by index and key. Not 0 from `visit` ends it. */
+typedef int persist_replay_visit(void *context, uint16_t index, const struct archive_entry *entry,
+                                 struct error *error);
+int persist_replay_all(struct persist_replay *replay, persist_replay_visit *visit, void *context,
+                       struct error *error);
+void persist_replay_stats(const struct persist_replay *replay, struct persist_replay_stats *stats);
+
+#endif

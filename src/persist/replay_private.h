@@ -1,0 +1,63 @@
+/* replay_private.h - what replay.c keeps, and replay_value.c reads. Private to src/persist/. */
+#ifndef PERSIST_REPLAY_PRIVATE_H
+#define PERSIST_REPLAY_PRIVATE_H
+
+#include "format/record.h"
+#include "persist/replay.h"
+
+#define REPLAY_DISKS_MAX 64u
+#define REPLAY_BLOCK_MAX FORMAT_RECORD_BLOCK_MAX
+
+/* Bytes in a file of a journal; length 0: a run of zeros. */
+struct replay_place {
+    uint16_t disk;
+    uint32_t file, length;
+    uint64_t offset;
+};
+
+/* What was last copied from an address of the pool. */
+struct replay_block {
+    gaddr address;        /* GADDR_NULL: a free place of the table */
+    uint64_t first, hash; /* its first 8 bytes; of all its bytes */
+    struct replay_place place;
+};
+
+struct replay_key {
+    struct replay_key *chain;
+    uint64_t hash, epoch, sequence; /* sequence 0: no entry was taken yet */
+    struct replay_place *places;    /* owned: of the record, then of its pieces; NULL: the value is short */
+    uint16_t index, length;
+    bool present; /* false: deleted */
+    uint8_t value_length, value[FORMAT_VALUE_MAX];
+    uint8_t key[];
+};
+
+struct persist_replay {
+    struct disk *disks[REPLAY_DISKS_MAX]; /* borrowed */
+    uint16_t disk_count, disk;            /* disk: the records' that come */
+    struct replay_key **buckets;          /* owned */
+    uint64_t keys, capacity;
+    struct replay_block *blocks; /* owned: open addressing */
+    uint64_t block_count, block_capacity;
+    uint8_t *header; /* owned: FORMAT_RECORD_HEADER_MAX */
+    uint8_t *bytes;  /* owned: of the value that is told */
+    uint64_t bytes_capacity;
+    struct disk_file *file; /* open: of which */
+    uint16_t file_disk;
+    uint32_t file_number;
+    struct persist_replay_stats stats;
+};
+
+const struct replay_block *replay_block_find(const struct persist_replay *replay, gaddr address);
+/* False: no memory. */
+bool replay_block_add(struct persist_replay *replay, const struct replay_block *block);
+void replay_blocks_free(struct persist_replay *replay);
+/* The place's bytes, as they are in the file now. */
+int replay_read(struct persist_replay *replay, const struct replay_place *place, uint8_t *to,
+                struct error *error);
+/* entry's value and expiry; the bytes are the replay's until the next call. */
+int replay_value(struct persist_replay *replay, const struct replay_key *key, struct archive_entry *entry,
+                 struct error *error);
+void replay_value_free(struct persist_replay *replay);
+
+#endif
