@@ -35,7 +35,7 @@ struct scene {
     uint32_t heir_count;
     uint64_t version, epochs[COMPUTES], adopted[COMPUTES]; /* adopted: under which incarnation */
     unsigned owner;                                        /* or on its way to it */
-    bool serving, finished;
+    bool serving, finished, turn_taken;
     unsigned done, merging;    /* workers of the owner that have; its tasks that merge still */
     uint64_t inherited, begun; /* begun: takings over, those that did not end too */
 };
@@ -520,6 +520,67 @@ static void a_cycle_ends_with_its_last_helper(void **state)
         help_run(world_seed(i + 1));
 }
 
+/* ---- a turn that is waited for ---- */
+
+#define TURN_NS (1000 * MICROSECOND)
+
+/* It has the turn for so long that both others wait for it. */
+static void keep_the_turn(struct scene *scene, struct world_task *task)
+{
+    struct log *log = scene->logs[task->compute];
+    log_turn_wait(log);
+    must(scene, task, put(task, 1, 1));
+    scene->turn_taken = true;
+    task_sleep(TURN_NS);
+    log_turn_give(log);
+}
+
+static void take_the_next_turn(struct scene *scene, struct world_task *task)
+{
+    struct log *log = scene->logs[task->compute];
+    while (!scene->turn_taken)
+        task_sleep(MICROSECOND);
+    const uint64_t cycles = atomic_load_relaxed(&log->stats.cycles);
+    must(scene, task, log_flush_all(log, task->session));
+    const uint64_t others = atomic_load_relaxed(&log->stats.cycles) - cycles - 1;
+    if (others)
+        world_fail(&scene->world, BANYAN_ETIMEOUT,
+                   "%" PRIu64 " cycles began before the one that was waited for", others);
+    log_stop(log);
+    must(scene, task, log_close(log, task->session));
+}
+
+static void turn(struct world_task *task)
+{
+    struct scene *scene = task->world->context;
+    const unsigned role = task->thread * scene->world.options.fibers + task->fiber;
+    if (task->compute)
+        return;
+    if (role == 0)
+        keep_the_turn(scene, task);
+    if (role == 1)
+        (void)log_merge(scene->logs[task->compute], task->session);
+    if (role == scene->world.options.fibers)
+        take_the_next_turn(scene, task);
+}
+
+/* A merger that looks for the turn far more often than others does not keep it from them. */
+static void a_turn_goes_to_who_waits(void **state)
+{
+    struct scene *scene = calloc(1, sizeof *scene);
+    (void)state;
+    int status = scene_open(scene, 1, false);
+    if (!status)
+        scene->logs[0]->options.idle_ns = MICROSECOND;
+    status = status ? status : world_run_one(&scene->world, 0, own);
+    status = status ? status : world_run(&scene->world, turn);
+    struct error error = scene->world.error;
+    scene_close(scene);
+    free(scene);
+    if (status)
+        fail_msg("turn: %d: %s", status, error.text);
+}
+
 int main(void)
 {
     if (getenv("PART")) /* one of them */
@@ -530,6 +591,7 @@ int main(void)
         cmocka_unit_test(with_deaths),
         cmocka_unit_test(with_a_memory_node_away),
         cmocka_unit_test(a_cycle_ends_with_its_last_helper),
+        cmocka_unit_test(a_turn_goes_to_who_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
