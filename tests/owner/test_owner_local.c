@@ -233,8 +233,8 @@ static void run_job(void *context)
         snprintf(job->trouble, sizeof job->trouble, "no memory");
         return;
     }
-    while (!atomic_load_relaxed(&job->rig->over) && operate(job, session, &random))
-        ;
+    while (operate(job, session, &random) && !atomic_load_relaxed(&job->rig->over))
+        ; /* one at least: on a busy machine it may begin when the ranges have moved */
     tree_session_destroy(session);
     pool_worker_destroy(worker);
 }
