@@ -171,7 +171,7 @@ static int copy_reserve(struct log *log, struct tree_session *session, struct lo
     if (copy && !frame->copy)
         return pool_fail_memory(tree_session_pool(session));
     int status = log_stream_reserve(&log->streams[node], session, format_log_frame_bytes(&frame->frame),
-                                    false, &frame->places[copy]);
+                                    false, &log->lane.patience, &frame->places[copy]);
     frame->copies += !status;
     return status;
 }
@@ -377,6 +377,7 @@ static void batch_post(struct log *log, struct tree_session *session, struct log
     struct fabric_list *lists[2 * 64];
     uint32_t count = 0;
     batch_hold(log, batch);
+    log->lane.patience.refused = false;
     pool->incarnation = batch->incarnation;
     for (uint16_t n = 0; n < log->memory_nodes; n++) {
         struct log_frame *frame = &batch->frames[n];
@@ -406,6 +407,8 @@ static void batch_post(struct log *log, struct tree_session *session, struct log
     for (uint16_t n = 0; n < log->memory_nodes; n++)
         if (batch->frames[n].frame.count)
             frame_judge(log, session, &batch->frames[n]);
+    if (!log->lane.patience.refused)
+        log->lane.patience.since = 0;
     pool->incarnation = incarnation;
 }
 

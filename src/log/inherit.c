@@ -121,7 +121,7 @@ static int copy_reserve(struct inherit *inherit, struct again *again, uint32_t f
     int status = BANYAN_ENET;
     for (; node <= last && is_away(status); node++)
         status = log_stream_reserve(&log->streams[node % log->memory_nodes], inherit->session, length, true,
-                                    &again->places[frame][again->copies[frame]]);
+                                    NULL, &again->places[frame][again->copies[frame]]);
     again->copies[frame] += !status;
     return status;
 }

@@ -68,6 +68,7 @@ struct log_stream {
     bool astray;         /* an answer was lost: it may have handed out one behind that */
     bool switching;      /* a task makes the next segment */
     uint64_t full_since; /* when a task found no room first, and none has found any since; 0: there is room */
+    uint64_t taken_at;   /* when one found room last */
     uint64_t opened;     /* the incarnation in which the memory node was told; 0: never */
     gaddr control;       /* with `opened`; GADDR_NULL: none was written yet */
     struct log_mark begun, merged; /* where the stream ended when the last cycle began; ... that merged all */
@@ -86,11 +87,19 @@ struct log_pressure log_stream_pressure(struct log_stream *stream);
 /* Under the lock: bytes that were logged since the last cycle that merged all began. */
 uint64_t log_stream_fresh(const struct log_stream *stream);
 
+/* What frames that are reserved one after the other share, so that they wait no longer than one of them may.
+ */
+struct log_patience {
+    uint64_t since; /* when one of them found no room first; 0: none has */
+    bool refused;   /* one has waited for too long */
+};
 /* Room for a frame; waits for a segment where there is none, until the stream was full for as long as a
- * writer may wait: so many writes in a row, as those of a batch, wait no longer than one. `beyond`, and while
- * log->beyond: also more segments than writers may have. 0, or an error, and nothing was written. */
+ * writer may wait; or until another one was, and this one has had no room since: so many writes in a row, as
+ * those of a batch, wait no longer than one, whichever streams they go to. `patience` NULL: the frame has one
+ * of its own. `beyond`, and while log->beyond: also more segments than writers may have. 0, or an error, and
+ * nothing was written. */
 int log_stream_reserve(struct log_stream *stream, struct tree_session *session, uint32_t bytes, bool beyond,
-                       struct log_place *place);
+                       struct log_patience *patience, struct log_place *place);
 /* Writes the frame's header for its place. Its sequences are drawn behind the reserving: what waits for room
  * holds no watermark back, and what the header calls complete has smaller ones (L2). `other`: where its other
  * copy goes; NULL: it has none. */
@@ -201,8 +210,10 @@ struct log_lane {
     struct log_batch batches[2], *open, *flying; /* what is in a batch that flies is its leader's alone */
     struct wakeup *leader;                       /* waits until nothing is flying */
     struct log_wait *waits;                      /* for the end of the open batch */
-    /* The leader's of the batch that flies: what merging had ended when that was seen to move last. */
+    /* The leader's of the batch that flies: what merging had ended when that was seen to move last; what has
+     * been waited for since a batch was refused nothing. */
     uint64_t merge_calls, merged_at;
+    struct log_patience patience;
 };
 
 /* ---- merging ---- */

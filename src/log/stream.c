@@ -326,17 +326,23 @@ static void place_take(struct log_stream *stream, uint32_t bytes, struct log_pla
            current->tail - stream->flights->position <= FORMAT_LOG_SPAN);
 }
 
-/* Under the lock. There is no room; since when? */
-static uint64_t full_note(struct log_stream *stream, uint64_t began)
+/* Under the lock. There is no room; from when on does the waiting count? Where another stream had no room
+ * before, this one's could be merged since then as well. */
+static uint64_t full_note(struct log_stream *stream, struct log_patience *patience, uint64_t began)
 {
     if (!stream->full_since)
         stream->full_since = began;
-    return stream->full_since;
+    if (!patience->since)
+        patience->since = began;
+    const uint64_t shared = patience->since > stream->taken_at ? patience->since : stream->taken_at;
+    return shared < stream->full_since ? shared : stream->full_since;
 }
 
-static int waited_long(struct log_stream *stream, struct tree_session *session, int status)
+static int waited_long(struct log_stream *stream, struct tree_session *session, struct log_patience *patience,
+                       int status)
 {
     log_count(&stream->log->stats.full, 1);
+    patience->refused = true;
     if (status)
         return status; /* with its message */
     return pool_node_failed(tree_session_pool(session), BANYAN_ENOSPC, stream->node,
@@ -352,12 +358,14 @@ static int room_make(struct log_stream *stream, struct tree_session *session, en
 }
 
 int log_stream_reserve(struct log_stream *stream, struct tree_session *session, uint32_t bytes, bool beyond,
-                       struct log_place *place)
+                       struct log_patience *patience, struct log_place *place)
 {
     struct log *log = stream->log;
+    struct log_patience own = {0};
     const uint64_t began = task_now();
-    uint64_t pause = LOOK_FIRST_NS;
+    uint64_t pause = LOOK_FIRST_NS, now = began;
     int status = 0;
+    patience = patience ? patience : &own;
     for (bool waited = false;; waited = true) {
         uint64_t since = began;
         spinlock_lock(&stream->lock);
@@ -366,8 +374,9 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
         if (room == ROOM) {
             place_take(stream, bytes, place);
             stream->full_since = 0;
+            stream->taken_at = now;
         } else if (room == ROOM_WAIT && !stream->switching) {
-            since = full_note(stream, began);
+            since = full_note(stream, patience, began);
         }
         const bool mine = room != ROOM && room != ROOM_WAIT;
         stream->switching |= mine;
@@ -386,7 +395,7 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
             spinlock_lock(&stream->lock);
             stream->switching = false;
             if (status == BANYAN_ENOSPC)
-                since = full_note(stream, began);
+                since = full_note(stream, patience, began);
             spinlock_unlock(&stream->lock);
             if (!status)
                 continue;
@@ -400,8 +409,9 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
         const uint64_t incarnation = tree_session_pool(session)->incarnation;
         if (incarnation && incarnation < fabric_incarnation(log->fabric))
             return BANYAN_EFENCED;
-        if (task_now() - since > log->options.wait_ns || atomic_load_relaxed(&log->stopped)) /* a hint */
-            return waited_long(stream, session, status);
+        now = task_now();
+        if (now - since > log->options.wait_ns || atomic_load_relaxed(&log->stopped)) /* a hint */
+            return waited_long(stream, session, patience, status);
         task_sleep(pause);
         pause = pause < LOOK_LAST_NS ? 2 * pause : LOOK_LAST_NS;
     }

@@ -267,7 +267,7 @@ static void place_reserve(struct process *process, uint32_t bytes, struct log_pl
 {
     pool_session_begin(tree_session_pool(process->session));
     process_check(process,
-                  log_stream_reserve(&process->log->streams[0], process->session, bytes, true, place));
+                  log_stream_reserve(&process->log->streams[0], process->session, bytes, true, NULL, place));
 }
 
 /* A frame that never came must not be called complete by one that was reserved before it was known. */
@@ -689,7 +689,8 @@ static void room_that_is_covered(void **state)
     struct cut cut = {.process = first, .frames = 1};
     process_hooked(first, cut_frame, &cut);
     pool_session_begin(tree_session_pool(first->session));
-    assert_int_not_equal(log_stream_reserve(&first->log->streams[0], first->session, 64, true, &next), 0);
+    assert_int_not_equal(log_stream_reserve(&first->log->streams[0], first->session, 64, true, NULL, &next),
+                         0);
     process_hooked(first, NULL, NULL);
     assert_int_equal(cut.frames, 0);
     place_reserve(first, 64, &next);

@@ -35,7 +35,7 @@ struct scene {
     uint32_t heir_count;
     uint64_t version, epochs[COMPUTES], adopted[COMPUTES]; /* adopted: under which incarnation */
     unsigned owner;                                        /* or on its way to it */
-    bool serving, finished, turn_taken;
+    bool serving, finished, turn_taken, full;
     unsigned done, merging;    /* workers of the owner that have; its tasks that merge still */
     uint64_t inherited, begun; /* begun: takings over, those that did not end too */
 };
@@ -581,6 +581,99 @@ static void a_turn_goes_to_who_waits(void **state)
         fail_msg("turn: %d: %s", status, error.text);
 }
 
+/* ---- streams without room ---- */
+
+#define PATIENCE_NS (1000 * MICROSECOND)
+#define FRAME_BYTES 4096u
+
+static int reserve(struct world_task *task, unsigned node, struct log_patience *patience)
+{
+    struct scene *scene = task->world->context;
+    struct log_place place;
+    pool_session_begin(tree_session_pool(task->session));
+    int status = log_stream_reserve(&scene->logs[0]->streams[node], task->session, FRAME_BYTES, false,
+                                    patience, &place);
+    if (!status)
+        log_stream_ended(&place, 0);
+    return status;
+}
+
+/* Until the next frame finds no room; none has looked for it. */
+static void fill_stream(struct scene *scene, struct world_task *task, unsigned node)
+{
+    const struct log_stream *stream = &scene->logs[0]->streams[node];
+    while (!stream->current || stream->used_count + 1 < scene->logs[0]->options.threshold ||
+           stream->current->size - stream->current->tail >= FRAME_BYTES)
+        must(scene, task, reserve(task, node, NULL));
+}
+
+static void empty_stream(struct scene *scene, unsigned node)
+{
+    log_stream_free_up_to(&scene->logs[0]->streams[node], UINT64_MAX);
+}
+
+/* No room comes; it is refused after so long. */
+static void is_refused(struct world_task *task, unsigned node, struct log_patience *patience, uint64_t least,
+                       uint64_t most)
+{
+    const uint64_t began = task_now();
+    int status = reserve(task, node, patience);
+    const uint64_t took = task_now() - began;
+    if (status != BANYAN_ENOSPC || took < least || took > most)
+        world_fail(task->world, BANYAN_ETIMEOUT, "a frame on memory node %u: %s after %" PRIu64 " ns", node,
+                   error_name(status), took);
+}
+
+static void wait_for_room(struct scene *scene, struct world_task *task)
+{
+    struct log_patience patience = {0};
+    fill_stream(scene, task, 0);
+    fill_stream(scene, task, 1);
+    is_refused(task, 0, &patience, PATIENCE_NS, 2 * PATIENCE_NS);
+    is_refused(task, 1, &patience, 0, PATIENCE_NS / 2); /* it had no room meanwhile */
+    empty_stream(scene, 1);
+    fill_stream(scene, task, 1);
+    is_refused(task, 0, &patience, 0, PATIENCE_NS / 2);
+    scene->full = true;
+    must(scene, task, reserve(task, 1, &patience)); /* what it has now can be merged still */
+}
+
+static void make_room(struct scene *scene)
+{
+    while (!scene->full)
+        task_sleep(MICROSECOND);
+    task_sleep(PATIENCE_NS / 2);
+    empty_stream(scene, 1);
+}
+
+static void fill_and_wait(struct world_task *task)
+{
+    struct scene *scene = task->world->context;
+    const unsigned role = task->thread * scene->world.options.fibers + task->fiber;
+    if (task->compute)
+        return;
+    if (role == 0)
+        wait_for_room(scene, task);
+    if (role == 1)
+        make_room(scene);
+}
+
+/* Frames that go to several streams one after the other wait no longer than one of them may. */
+static void streams_without_room_wait_together(void **state)
+{
+    struct scene *scene = calloc(1, sizeof *scene);
+    (void)state;
+    int status = scene_open(scene, 1, false); /* two memory nodes */
+    if (!status)
+        scene->logs[0]->options.wait_ns = PATIENCE_NS;
+    status = status ? status : world_run(&scene->world, fill_and_wait);
+    struct error error = scene->world.error;
+    scene_close(scene);
+    free(scene);
+    if (status)
+        fail_msg("room: %d: %s", status, error.text);
+}
+
 int main(void)
 {
     if (getenv("PART")) /* one of them */
@@ -592,6 +685,7 @@ int main(void)
         cmocka_unit_test(with_a_memory_node_away),
         cmocka_unit_test(a_cycle_ends_with_its_last_helper),
         cmocka_unit_test(a_turn_goes_to_who_waits),
+        cmocka_unit_test(streams_without_room_wait_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
