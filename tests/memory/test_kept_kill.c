@@ -142,22 +142,37 @@ static void find_states(struct verdict *verdict, const char *start)
     }
 }
 
-static void step_deed(enum kept_deed deed, uint64_t seed, unsigned before)
+/* A batch with a bad block is refused, and who was fenced is fenced by any opening too. */
+static bool changes_nothing(enum kept_deed deed)
+{
+    return deed == KEPT_FREE_BAD || deed == KEPT_FENCE;
+}
+
+/* False: the call would change nothing here, though others of its kind do. */
+static bool step_deed(enum kept_deed deed, uint64_t seed, unsigned before)
 {
     struct verdict verdict = {.scene = {.name = "stepped", .seed = seed, .before = before, .deed = deed}};
     memory_node_destroy(kept_open("stepped"));
     kept_copy("start", "stepped");
     find_states(&verdict, "start");
-    step_through("stepped", verdict_child, &verdict, judge_call);
+    const bool tells = verdict.before != verdict.after || changes_nothing(deed);
+    if (tells)
+        step_through("stepped", verdict_child, &verdict, judge_call);
     unlink(kept_path("stepped"));
+    return tells;
 }
 
 static void calls_are_whole_at_every_instruction(void **state)
 {
     (void)state;
-    for (enum kept_deed deed = 0; deed < KEPT_FORMAT; deed++)
-        for (uint64_t seed = 1; seed <= 2; seed++)
-            step_deed(deed, 100 * deed + seed, 60);
+    for (enum kept_deed deed = 0; deed < KEPT_FORMAT; deed++) {
+        unsigned stepped = 0;
+        for (uint64_t seed = 1; stepped < 2; seed++) {
+            if (seed == 100)
+                fail_msg("deed %d changes nothing", (int)deed);
+            stepped += step_deed(deed, 100 * deed + seed, 60);
+        }
+    }
 }
 
 /* A format leaves no cluster, or the new one. */
