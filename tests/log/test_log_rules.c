@@ -11,8 +11,10 @@
 #include "log/reader.h"
 #include "log/state.h"
 #include "tree/index.h"
+#include "tree/logging.h"
 #include "tree/owners.h"
 #include "tree/owned_cache.h"
+#include "tree/session.h"
 #include "tree/wrapper.h"
 
 static struct processes world;
@@ -415,10 +417,11 @@ static void a_segment_with_a_hole_is_given_back(void **state)
     processes_close(&world);
 }
 
-/* The answer to the next WRITE of a segment's header is lost. */
+/* The answer to the next WRITE of a segment's header is lost, with the connection or alone. */
 struct unheard {
     struct process *process;
     unsigned met;
+    bool alone;
 };
 
 static int lose_header(void *context, struct fabric_endpoint *endpoint, struct fabric_list *list)
@@ -430,17 +433,19 @@ static int lose_header(void *context, struct fabric_endpoint *endpoint, struct f
         write->length != FORMAT_LOG_BLOCK || format_log_segment_decode(write->write.data, &header))
         return wrapper_pass(endpoint, list, list->count);
     unheard->met++;
-    return process_cut(unheard->process, endpoint, list, list->count);
+    if (!unheard->alone)
+        return process_cut(unheard->process, endpoint, list, list->count);
+    wrapper_pass(endpoint, list, list->count);
+    return BANYAN_ETIMEOUT;
 }
 
 /* Its header is in memory, and no frame comes there. What the segment that took its place says of the one
  * before says nothing of it: nothing is corrupt. */
-static void a_header_whose_answer_is_lost(void **state)
+static void header_unheard(bool alone)
 {
-    (void)state;
     processes_open(&world, 1, 1 << 20);
     struct process *first = process_start(&world), *second = process_start(&world);
-    struct unheard unheard = {.process = first};
+    struct unheard unheard = {.process = first, .alone = alone};
     process_own(&world, first);
     heirs_end(&world, first);
     put_keys(first, 0, 20, 1);
@@ -448,10 +453,12 @@ static void a_header_whose_answer_is_lost(void **state)
     process_hooked(first, lose_header, &unheard);
     for (unsigned i = 0; i < 4000 && !unheard.met; i++) {
         const int status = process_put(first, i % 20, 2);
-        assert_true(!status || (unheard.met && (status == BANYAN_ENET || status == BANYAN_EUNKNOWN)));
+        assert_true(!status || (unheard.met && (status == BANYAN_ENET || status == BANYAN_EUNKNOWN ||
+                                                (alone && status == BANYAN_ETIMEOUT))));
     }
     process_hooked(first, NULL, NULL);
     assert_int_equal(unheard.met, 1);
+    assert_true(alone == !!first->log->streams[0].broken);
     process_own_still(&world, first);
     put_keys(first, 0, 20, 3);
     assert_true(first->log->streams[0].current->number > number);
@@ -460,6 +467,13 @@ static void a_header_whose_answer_is_lost(void **state)
     process_own(&world, second);
     assert_int_equal(keys_right(second, 0, 20, 3), 20);
     processes_close(&world);
+}
+
+static void a_header_whose_answer_is_lost(void **state)
+{
+    (void)state;
+    header_unheard(false);
+    header_unheard(true);
 }
 
 /* ---- unknown outcomes ---- */
@@ -587,6 +601,49 @@ static void a_doubtful_key_in_a_log_that_is_full(void **state)
     process_check(first, tree_log_settle(first->session, first->tree)); /* by a task that meets it */
     process_check(first, log_flush_all(first->log, first->session));
     process_check(first, process_put(first, 6, 6));
+    assert_int_equal(process_get(first, 5), 2);
+    process_check(first, log_close(first->log, first->session));
+    processes_close(&world);
+}
+
+/* A write of another task that comes between the merger's meeting the key and its logging it again: the
+ * merger may have to wait for its frame. */
+static struct {
+    struct process *process;
+    unsigned writes;
+    int status;
+} between;
+
+static struct unmerged_frame *open_behind_another(void *context, struct tree_session *session, uint16_t node,
+                                                  const struct tree_logged_entry *entry)
+{
+    struct process *process = between.process;
+    uint8_t key[8], value[PROCESSES_VALUE] = {0};
+    process->compute->log.open = log_tree.open;
+    key_of(7, key);
+    between.status = tree_upsert(process->spare, process->tree, key, sizeof key, value, sizeof value);
+    between.writes++;
+    return log_tree.open(context, session, node, entry);
+}
+
+/* Nor does the merger's frame, or one before it, wait for the room that this key keeps from being free. */
+static void a_write_while_a_doubtful_key_is_settled(void **state)
+{
+    (void)state;
+    processes_open(&world, 1, 1 << 20);
+    struct process *first = process_start(&world);
+    process_own(&world, first);
+    heirs_end(&world, first);
+    make_doubtful(first, false);
+    int status = 0;
+    for (unsigned i = 10; i < 4000 && !status; i++)
+        status = process_put(first, i, i);
+    assert_int_equal(status, BANYAN_ENOSPC);
+    between.process = first;
+    first->compute->log.open = open_behind_another;
+    process_check(first, log_flush_all(first->log, first->session));
+    assert_int_equal(between.writes, 1);
+    assert_int_equal(between.status, 0);
     assert_int_equal(process_get(first, 5), 2);
     process_check(first, log_close(first->log, first->session));
     processes_close(&world);
@@ -1200,6 +1257,7 @@ int main(void)
         cmocka_unit_test(a_change_from_afar_behind_an_unknown_outcome),
         cmocka_unit_test(a_doubtful_key_in_a_range_that_leaves),
         cmocka_unit_test(a_doubtful_key_in_a_log_that_is_full),
+        cmocka_unit_test(a_write_while_a_doubtful_key_is_settled),
         cmocka_unit_test(a_connection_that_is_lost_again_and_again),
         cmocka_unit_test(room_that_comes_back),
         cmocka_unit_test(room_that_is_covered),
