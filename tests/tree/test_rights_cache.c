@@ -289,6 +289,57 @@ static void images_need_the_lease(void **state)
     rig_close(&rig);
 }
 
+/* ---- what is done ---- */
+
+#define MANY 60u /* keys; several leaves */
+
+static int drop(struct rig *rig, uint64_t number)
+{
+    uint8_t key[8];
+    return tree_delete(rig->sides[A].session, rig->sides[A].tree, key, key_make(number, key));
+}
+
+struct emptying {
+    struct rig *rig;
+    uint64_t key, deaths; /* deaths: of leaves, before the key was deleted */
+};
+
+static bool empties(const struct fabric_list *list, void *context)
+{
+    const struct emptying *emptying = context;
+    return emptying->rig->sides[A].compute->deaths != emptying->deaths;
+}
+
+/* A's other task looks for another key of the dead leaf, and unlinks it. */
+static void unlink_meanwhile(void *context)
+{
+    const struct emptying *emptying = context;
+    struct rig *rig = emptying->rig;
+    assert_int_equal(get_by(rig->other, rig->sides[A].tree, MANY), BANYAN_ENOTFOUND);
+    lease.lapsed = true;
+}
+
+/* A delete that has emptied its leaf finds in the cache that the leaf is unlinked: no list of its stands
+ * behind that, and the lease has lapsed. But its own list has proven the right. */
+static void a_done_delete_is_not_done_again(void **state)
+{
+    struct rig rig;
+    rig_open(&rig, TREE_CACHE_DEX, TREE_READ_BUCKET);
+    struct side *a = &rig.sides[A];
+    for (uint64_t key = KEYS + 1; key <= MANY; key++)
+        assert_int_equal(put(a, key, 1), 0);
+    for (unsigned i = 0; i < TRIES; i++)
+        assert_int_equal(get_by(a->session, a->tree, i % MANY + 1), 1);
+    struct emptying emptying = {.rig = &rig, .key = MANY, .deaths = a->compute->deaths};
+    stepper_hold_answer(a->fabric, empties, unlink_meanwhile, &emptying);
+    for (; !stepper_met(a->fabric); emptying.key--)
+        assert_int_equal(drop(&rig, emptying.key), 0);
+    assert_true(lease.lapsed); /* and was not asked about */
+    assert_int_equal(lease.pauses, 0);
+    lease.lapsed = false;
+    rig_close_as(&rig, emptying.key);
+}
+
 /* ---- unknown outcomes ---- */
 
 static bool writes(const struct fabric_list *list, void *context)
@@ -538,6 +589,7 @@ int main(void)
         cmocka_unit_test(leaves_need_the_lease),
         cmocka_unit_test(scans_need_the_lease),
         cmocka_unit_test(images_need_the_lease),
+        cmocka_unit_test(a_done_delete_is_not_done_again),
         cmocka_unit_test(what_is_unknown_is_not_done_again),
         cmocka_unit_test(a_range_that_was_away_is_not_the_same),
         cmocka_unit_test(what_is_lost_is_swept),
