@@ -504,7 +504,8 @@ static void die_settled(struct actor *actor, const struct memory_board_request *
 }
 
 /* A has written that the range is its own, and has lost its connection before it has published the version.
- * It reads the entries again: nothing moves in them, while the version on the board says that it does. */
+ * It reads the entries again, in which nothing moves; its copy is of the version on the board, and says that
+ * the range does. */
 static void an_arrival_is_published_by_who_needs_it(void **state)
 {
     struct stage stage;
@@ -521,6 +522,40 @@ static void an_arrival_is_published_by_who_needs_it(void **state)
     good(a, stage_put(a, 1, 5));
     assert_true(stage_board(a).version > version);
     assert_int_equal(stage_right(a, 1, &incarnation), TREE_OWNED);
+    stage_close(&stage);
+}
+
+/* A comes back when C has published what A has written. */
+static void back_when_published(struct actor *actor, const struct memory_board_request *request)
+{
+    if (actor->number == C && request->kind == MEMORY_BOARD_PUBLISH)
+        actor->stage->actors[A]->cut = false;
+}
+
+/* The same, but C has not heard of the move. It reads entries in which nothing moves, and A, whose they say
+ * the range is, does not serve it. */
+static void an_arrival_is_published_by_who_never_saw_the_move(void **state)
+{
+    struct stage stage;
+    struct stage_ranges ranges = {0};
+    stage_open(&stage);
+    struct actor *a = stage.actors[A], *b = stage.actors[B], *c = stage.actors[C];
+    good(b, stage_move(b, 1, b));
+    stage.deaf = STAGE_BIT(C);
+    stage.before_call = die_settled;
+    assert_true(stage_move(a, 1, a) < 0);
+    assert_true(a->cut);
+    stage.before_call = NULL;
+    stage.after_call = back_when_published;
+    stage.deaf = 0;
+    stage_lose(a);
+    const uint64_t version = stage_board(c).version;
+    assert_true(c->owner->adopted < version);
+    stage_look(c, &ranges);
+    assert_int_equal(ranges.moving, 0);
+    good(c, stage_put(c, 1, 5));
+    assert_int_equal(stage_board(c).version, version + 1);
+    assert_int_equal(stage_get(a, 1), 5);
     stage_close(&stage);
 }
 
@@ -912,6 +947,7 @@ int main(void)
         cmocka_unit_test(entries_are_written_before_their_version),
         cmocka_unit_test(a_finished_transfer_has_a_version_of_its_own),
         cmocka_unit_test(an_arrival_is_published_by_who_needs_it),
+        cmocka_unit_test(an_arrival_is_published_by_who_never_saw_the_move),
         cmocka_unit_test(a_version_is_read_before_its_entries),
         cmocka_unit_test(a_map_belongs_to_the_incarnation_before_it),
         cmocka_unit_test(adopting_has_an_order),
