@@ -78,7 +78,8 @@ static struct fabric_process stage_self(const struct fabric *fabric)
 
 static bool stage_lease_alive(const struct fabric *fabric)
 {
-    return true;
+    struct stage *stage = ((const struct actor *)fabric)->stage;
+    return !stage->lease_alive || stage->lease_alive(stage);
 }
 
 static uint64_t stage_lease_lapses(const struct fabric *fabric)

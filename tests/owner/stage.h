@@ -66,6 +66,7 @@ struct stage {
     void (*after_list)(struct actor *actor);
     void (*notified)(struct stage *stage, uint64_t version);
     void (*lease_asked)(struct stage *stage, struct actor *holder);
+    bool (*lease_alive)(struct stage *stage); /* NULL: they are */
     void (*fencing)(struct stage *stage, struct actor *actor, unsigned node);
     void (*resuming)(struct actor *actor, uint64_t incarnation);
 };

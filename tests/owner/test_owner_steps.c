@@ -8,8 +8,10 @@
 
 #include <string.h>
 
+#include "base/task.h"
 #include "owner/heirs.h"
 #include "owner/message.h"
+#include "owner/wait.h"
 
 #define NOWHERE    0u
 #define EVERYWHERE (STAGE_BIT(STAGE_NODES) - 1)
@@ -932,6 +934,54 @@ static void a_request_is_served_as_a_whole_or_not(void **state)
     }
 }
 
+/* ---- lapsed leases ---- */
+
+/* Time that passes only while the task sleeps; the read lease is there behind each heartbeat's echo, for
+ * three fifths of the time. */
+static struct {
+    struct task task;
+    uint64_t now, every; /* every: from one heartbeat to the next */
+} beats;
+
+static void beats_sleep(struct task *self, uint64_t nanoseconds)
+{
+    beats.now += nanoseconds;
+}
+
+static uint64_t beats_now(struct task *self)
+{
+    return beats.now;
+}
+
+static bool beats_alive(struct stage *stage)
+{
+    return beats.now % beats.every < beats.every / 5 * 3;
+}
+
+/* However far the heartbeats lie apart, and whenever the operation begins, it soon meets the lease alive. */
+static void a_lapsed_lease_is_not_looked_at_in_step(void **state)
+{
+    static const struct task_ops ops = {.sleep = beats_sleep, .now = beats_now};
+    struct stage stage;
+    stage_open(&stage);
+    struct actor *a = stage.actors[A];
+    stage.lease_alive = beats_alive;
+    for (uint64_t every = 50 * MICROSECOND; every <= MILLISECOND; every += 10 * MICROSECOND)
+        for (unsigned part = 0; part < 16; part++) {
+            const uint64_t began = 100 * every + every / 16 * part;
+            beats.task.ops = &ops;
+            beats.now = began;
+            beats.every = every;
+            task_set_self(&beats.task);
+            const int status = owner_wait_lease(a->owner, a->session, a->tree);
+            task_set_self(NULL);
+            good(a, status);
+            assert_in_range(beats.now - began, 0, 10 * MILLISECOND);
+        }
+    stage.lease_alive = NULL;
+    stage_close(&stage);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -958,6 +1008,7 @@ int main(void)
         cmocka_unit_test(callers_are_told_apart),
         cmocka_unit_test(nobody_waits_behind_a_connection_that_ended),
         cmocka_unit_test(a_request_is_served_as_a_whole_or_not),
+        cmocka_unit_test(a_lapsed_lease_is_not_looked_at_in_step),
     };
     return cmocka_run_group_tests_name("owner, step by step", tests, NULL, NULL);
 }
