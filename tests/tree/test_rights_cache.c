@@ -19,8 +19,11 @@
 #include "owners.h"
 #include "side.h"
 #include "stepper.h"
+#include "tree/announce.h"
 #include "tree/index.h"
+#include "tree/locate.h"
 #include "tree/owned_cache_private.h"
+#include "tree/owned_cache_use.h"
 #include "tree/session.h"
 
 #define VALUE_BYTES 80u
@@ -434,6 +437,67 @@ static void what_is_lost_is_swept(void **state)
     }
 }
 
+/* ---- ways that lead astray (O5) ---- */
+
+#define BORDER 40u /* A has what lies below, B the rest */
+
+static void divide(struct rig *rig)
+{
+    uint8_t border[8];
+    const struct side *a = &rig->sides[A];
+    assert_int_equal(tree_border_make(a->session, a->tree, border, (uint32_t)key_make(BORDER, border)), 0);
+    rig->version++;
+    for (unsigned i = 0; i < SIDES; i++) {
+        const struct side *s = &rig->sides[i];
+        struct tree_rights_row rows[SIDES] = {{0}, {.lower = border, .lower_length = sizeof border}};
+        for (unsigned row = 0; row < SIDES; row++) {
+            rows[row].epoch = rig->version;
+            rows[row].right = row == i ? TREE_OWNED : TREE_OTHERS;
+            if (row != i)
+                rows[row].owner = fabric_self(rig->sides[row].fabric);
+        }
+        assert_int_equal(tree_rights_adopt(s->session, s->tree, rig->version, 1, rows, SIDES), 0);
+    }
+}
+
+/* How many leaves are admitted to A's cache while an operation of A's first range READs the leaf that the key
+ * leads to, again and again. */
+static uint64_t admitted(struct rig *rig, uint64_t number)
+{
+    struct side *a = &rig->sides[A];
+    struct tree_cache_stats before = {0}, after = {0};
+    uint8_t own[8], key[8];
+    struct tree_path path;
+    const struct format_key sought = {key, (uint32_t)key_make(number, key)};
+    tree_cache_stats(a->tree, &before);
+    for (unsigned i = 0; i < TRIES; i++) {
+        assert_int_equal(tree_begin(a->session, a->tree), 0);
+        assert_int_equal(
+            tree_rights_enter(a->session, a->tree, (struct format_key){own, (uint32_t)key_make(1, own)}),
+            TREE_OWNED);
+        assert_int_equal(tree_locate(a->session, a->tree, sought, false, 0, &path), 0);
+        struct fabric_command read = pool_read_command(path.link.address, a->session->image.bytes,
+                                                       a->tree->layout.geometry.leaf_bytes);
+        assert_int_equal(tree_owned_read(a->session, a->tree, path.link.address, &read, 1), 0);
+        tree_rights_leave(a->session);
+    }
+    tree_cache_stats(a->tree, &after);
+    return after.leaves.count - before.leaves.count;
+}
+
+/* A stale way may lead to a leaf that is another's by now. */
+static void leaves_of_others_are_not_admitted(void **state)
+{
+    struct rig rig;
+    rig_open(&rig, TREE_CACHE_DEX, TREE_READ_LEAF);
+    for (uint64_t key = KEYS + 1; key <= MANY; key++)
+        assert_int_equal(put(&rig.sides[A], key, 1), 0);
+    divide(&rig);
+    assert_int_equal(admitted(&rig, MANY), 0);
+    assert_int_equal(admitted(&rig, 1), 1);
+    rig_close_as(&rig, MANY);
+}
+
 /* ---- writes under way (O5) ---- */
 
 /* A lookup at the writer's compute node while a write is under way: it may wait for the write, or read the
@@ -593,6 +657,7 @@ int main(void)
         cmocka_unit_test(what_is_unknown_is_not_done_again),
         cmocka_unit_test(a_range_that_was_away_is_not_the_same),
         cmocka_unit_test(what_is_lost_is_swept),
+        cmocka_unit_test(leaves_of_others_are_not_admitted),
         cmocka_unit_test(a_value_is_told_when_the_pool_has_it),
         cmocka_unit_test(nothing_older_is_told_than_another_has_seen),
         cmocka_unit_test(misses_tell_what_they_cost),
