@@ -111,9 +111,10 @@ static struct merging {
     struct actor *loser;
     unsigned flushed, refused, inherited, cleared, given_back;
     struct format_heir heir;
-    int status; /* of the loser's adopting */
-    bool lost;  /* its connections, once */
-    bool away;  /* a memory node: what the index's first range needs cannot be read */
+    unsigned full; /* so many mergings find no room */
+    int status;    /* of the loser's adopting */
+    bool lost;     /* its connections, once */
+    bool away;     /* a memory node: what the index's first range needs cannot be read */
 } merging;
 
 static int merge_all(void *context, struct tree_session *session, struct tree *tree, struct format_key lower,
@@ -123,6 +124,10 @@ static int merge_all(void *context, struct tree_session *session, struct tree *t
     if (pool->pinned != fabric_incarnation(pool->fabric)) { /* as a list that is posted under it would be */
         merging.refused++;
         return pool_fail(pool, BANYAN_EFENCED, "a connection was lost since");
+    }
+    if (merging.full) {
+        merging.full--;
+        return pool_fail(pool, BANYAN_ENOSPC, "there is no room");
     }
     merging.flushed++;
     return 0;
@@ -279,6 +284,39 @@ static void what_is_overdue_is_taken_back(void **state)
         assert_int_equal(ranges.of[A], 1);
         stage_close(&stage);
     }
+}
+
+/* B dies when it has published that a range of A's is to be shared. */
+static void die_published(struct actor *actor, const struct memory_board_request *request)
+{
+    actor->cut = actor->cut || (actor->number == B && request->kind == MEMORY_BOARD_PUBLISH);
+}
+
+/* An operation that waits for a range which its process cannot merge yet, for want of room, does not fail:
+ * room may come, and it may only read. */
+static void what_has_no_room_is_waited_for(void **state)
+{
+    struct stage stage;
+    struct stage_ranges ranges = {0};
+    stage_open_logged(&stage, &merging_log);
+    struct actor *a = stage.actors[A], *b = stage.actors[B];
+    merging = (struct merging){.loser = a, .full = 2};
+    good(a, stage_move(a, 1, a));
+    stage.deaf = STAGE_BIT(A);
+    stage.after_call = die_published;
+    assert_true(stage_move(b, 1, NULL) < 0);
+    stage.connected &= ~STAGE_BIT(B);
+    stage_lose(b);
+    stage_look(a, &ranges);
+    assert_int_equal(ranges.moving, 1);
+    assert_int_equal(owner_refresh(a->owner, a->session, stage_board(a).version), BANYAN_ENOSPC);
+    assert_int_equal(merging.full, 1);
+    assert_int_equal(stage_get(a, 1), 1);
+    assert_int_equal(merging.full, 0);
+    assert_int_equal(merging.flushed, 1);
+    stage_look(a, &ranges);
+    assert_int_equal(ranges.shared, 1);
+    stage_close(&stage);
 }
 
 /* A keeper may be held up, by a transfer that waits for others, or by a sample that it draws from the very
@@ -988,6 +1026,7 @@ int main(void)
         cmocka_unit_test(silent_losers_are_fenced_everywhere),
         cmocka_unit_test(what_is_merged_late_is_refused),
         cmocka_unit_test(what_is_overdue_is_taken_back),
+        cmocka_unit_test(what_has_no_room_is_waited_for),
         cmocka_unit_test(operations_inherit_what_they_wait_for),
         cmocka_unit_test(a_range_that_cannot_be_inherited_yet),
         cmocka_unit_test(heirs_are_off_a_range_that_moves_on),
