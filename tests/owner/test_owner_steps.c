@@ -111,6 +111,7 @@ static struct merging {
     struct actor *loser;
     unsigned flushed, refused, inherited, cleared, given_back;
     struct format_heir heir;
+    bool bounded;  /* what was inherited last ended at a bound */
     unsigned full; /* so many mergings find no room */
     int status;    /* of the loser's adopting */
     bool lost;     /* its connections, once */
@@ -140,6 +141,7 @@ static int inherit_one(void *context, struct tree_session *session, struct tree 
     if (merging.away && !lower.length)
         return pool_fail(tree_session_pool(session), BANYAN_ENET, "a memory node is away");
     merging.inherited++;
+    merging.bounded = upper != NULL;
     merging.heir = heirs[0];
     assert_int_equal(heir_count, 1);
     assert_true(heirs[0].epoch < epoch);
@@ -286,10 +288,20 @@ static void what_is_overdue_is_taken_back(void **state)
     }
 }
 
-/* B dies when it has published that a range of A's is to be shared. */
+static struct actor *mortal; /* it dies when it has published something */
+
 static void die_published(struct actor *actor, const struct memory_board_request *request)
 {
-    actor->cut = actor->cut || (actor->number == B && request->kind == MEMORY_BOARD_PUBLISH);
+    actor->cut = actor->cut || (actor == mortal && request->kind == MEMORY_BOARD_PUBLISH);
+}
+
+static void bury(struct actor *actor)
+{
+    struct stage *stage = actor->stage;
+    assert_true(actor->cut);
+    stage->after_call = NULL;
+    stage->connected &= ~STAGE_BIT(actor->number);
+    stage_lose(actor);
 }
 
 /* An operation that waits for a range which its process cannot merge yet, for want of room, does not fail:
@@ -304,9 +316,9 @@ static void what_has_no_room_is_waited_for(void **state)
     good(a, stage_move(a, 1, a));
     stage.deaf = STAGE_BIT(A);
     stage.after_call = die_published;
-    assert_true(stage_move(b, 1, NULL) < 0);
-    stage.connected &= ~STAGE_BIT(B);
-    stage_lose(b);
+    mortal = b;
+    assert_true(stage_move(b, 1, NULL) < 0); /* it is to be shared */
+    bury(b);
     stage_look(a, &ranges);
     assert_int_equal(ranges.moving, 1);
     assert_int_equal(owner_refresh(a->owner, a->session, stage_board(a).version), BANYAN_ENOSPC);
@@ -366,6 +378,38 @@ static void a_range_that_cannot_be_inherited_yet(void **state)
     assert_int_equal(merging.inherited, 2);
     assert_int_equal(stage_right(b, 1, &incarnation), TREE_OWNED);
     assert_int_equal(stage_get(b, 1), 9);
+    stage_close(&stage);
+}
+
+/* Of a range a part was inherited, and the bound of that part is taken away, since who made it has died. Then
+ * the rest alone is inherited: the part is served since. */
+static void a_part_that_was_inherited_is_not_again(void **state)
+{
+    struct stage stage;
+    struct stage_ranges ranges = {0};
+    stage_open_logged(&stage, &merging_log);
+    struct actor *a = stage.actors[A], *b = stage.actors[B], *c = stage.actors[C];
+    uint64_t incarnation;
+    bool done = false;
+    merging = (struct merging){.loser = a, .away = true};
+    good(a, stage_move(a, 1, a));
+    stage.connected &= ~STAGE_BIT(A); /* it is dead */
+    good(b, owner_mend(b->owner, b->session, fabric_self(&a->wrapper.fabric), &done));
+    assert_true(done);
+    stage.after_call = die_published;
+    mortal = c;
+    assert_true(stage_split(c, 20) < 0);
+    bury(c);
+    assert_int_equal(owner_heirs_step(b->owner, b->session), BANYAN_ENET);
+    assert_int_equal(merging.inherited, 1);
+    stage_look(b, &ranges);
+    assert_int_equal(ranges.count, 1);
+    merging.away = false;
+    good(b, owner_heirs_step(b->owner, b->session));
+    assert_int_equal(merging.inherited, 2);
+    assert_true(merging.bounded);
+    assert_int_equal(stage_right(b, 1, &incarnation), TREE_OWNED);
+    assert_int_equal(stage_right(b, 20, &incarnation), TREE_OWNED);
     stage_close(&stage);
 }
 
@@ -1029,6 +1073,7 @@ int main(void)
         cmocka_unit_test(what_has_no_room_is_waited_for),
         cmocka_unit_test(operations_inherit_what_they_wait_for),
         cmocka_unit_test(a_range_that_cannot_be_inherited_yet),
+        cmocka_unit_test(a_part_that_was_inherited_is_not_again),
         cmocka_unit_test(heirs_are_off_a_range_that_moves_on),
         cmocka_unit_test(silent_sharers_of_a_split_are_fenced),
         cmocka_unit_test(an_orphan_is_fenced_before_the_map_changes),
