@@ -24,6 +24,11 @@ int source_open(struct source *source, const char *path, struct error *error)
     return 0;
 }
 
+void source_function(struct source *source, const char *name, source_read_function *read, void *context)
+{
+    *source = (struct source){.name = name, .descriptor = -1, .read = read, .context = context};
+}
+
 void source_memory(struct source *source, const char *name, const void *bytes, size_t length)
 {
     *source = (struct source){.name = name,
@@ -35,7 +40,7 @@ void source_memory(struct source *source, const char *name, const void *bytes, s
 
 void source_close(struct source *source)
 {
-    if (source->descriptor >= 0)
+    if (source->descriptor >= 0 || source->read)
         free(source->buffer);
     if (source->descriptor > STDIN_FILENO)
         close(source->descriptor);
@@ -72,22 +77,33 @@ static int make_room(struct source *source, struct error *error)
     return 0;
 }
 
+static int read_more(struct source *source, void *to, size_t room, size_t *got, struct error *error)
+{
+    if (source->read)
+        return source->read(source->context, to, room, got, error);
+    ssize_t more;
+    do
+        more = read(source->descriptor, to, room);
+    while (more < 0 && errno == EINTR);
+    if (more < 0)
+        return error_set(error, BANYAN_EINVAL, "%.160s cannot be read: %s", source->name, strerror(errno));
+    *got = (size_t)more;
+    return 0;
+}
+
 /* Until `length` bytes are there, or the file has ended. */
 static int fill(struct source *source, uint64_t length, struct error *error)
 {
-    while (source->descriptor >= 0 && source->end - source->begin < length) {
+    while ((source->descriptor >= 0 || source->read) && source->end - source->begin < length) {
+        size_t got = 0;
         int status = source->end < source->capacity ? 0 : make_room(source, error);
+        if (!status)
+            status = read_more(source, source->buffer + source->end, source->capacity - source->end, &got, error);
         if (status)
             return status;
-        ssize_t got = read(source->descriptor, source->buffer + source->end, source->capacity - source->end);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return error_set(error, BANYAN_EINVAL, "%.160s cannot be read: %s", source->name,
-                             strerror(errno));
-        if (got == 0)
+        if (!got)
             break;
-        source->end += (size_t)got;
+        source->end += got;
     }
     return 0;
 }

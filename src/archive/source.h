@@ -12,9 +12,14 @@
 #include <stdint.h>
 #include "base/error.h"
 
+/* Up to `length` of the next bytes; *got 0: the end. An error has its message. */
+typedef int source_read_function(void *context, void *buffer, size_t length, size_t *got, struct error *error);
+
 struct source {
     const char *name; /* for messages; the caller's */
-    int descriptor;   /* -1: bytes in memory */
+    int descriptor;   /* -1: bytes in memory, or what `read` gives */
+    source_read_function *read;
+    void *context;
     uint8_t *buffer;  /* owned, unless it is the caller's bytes */
     size_t begin, end, capacity;
     uint64_t position; /* in the file, of what begins at `begin` */
@@ -22,6 +27,8 @@ struct source {
 
 /* "-": standard input. BANYAN_EINVAL. */
 int source_open(struct source *source, const char *path, struct error *error);
+/* What a function reads. */
+void source_function(struct source *source, const char *name, source_read_function *read, void *context);
 /* The bytes must stay as they are. */
 void source_memory(struct source *source, const char *name, const void *bytes, size_t length);
 void source_close(struct source *source);

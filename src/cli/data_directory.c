@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/random.h"
@@ -48,7 +49,7 @@ static int find_stranger(const struct opening *opening, char name[256])
                          strerror(errno));
     for (const struct dirent *entry; !name[0] && (entry = readdir(list));)
         if (entry->d_name[0] != '.' && strncmp(entry->d_name, "pool-", 5) != 0 &&
-            strcmp(entry->d_name, "lost+found") != 0)
+            strcmp(entry->d_name, "lost+found") != 0 && strcmp(entry->d_name, DATA_DISK) != 0)
             snprintf(name, 256, "%s", entry->d_name);
     closedir(list);
     return 0;
@@ -165,8 +166,10 @@ static int pool_check(const struct opening *opening, uint32_t number, const stru
 static int format_all(const struct opening *opening)
 {
     struct data_directory *data = opening->data;
-    uint64_t cluster = CLUSTER_MARK | (random_entropy() & ~CLUSTER_MARK_BITS);
+    const uint64_t wished = opening->wishes->cluster;
+    const uint64_t cluster = wished ? wished : CLUSTER_MARK | (random_entropy() & ~CLUSTER_MARK_BITS);
     int status = 0;
+    data->cluster = cluster;
     for (uint32_t i = data->count; i-- > 0 && !status;)
         status =
             memory_node_format(data->nodes[i], cluster, (uint16_t)i, (uint16_t)data->count, opening->error);
@@ -179,6 +182,7 @@ static int pools_open(const struct opening *opening)
     int status = pool_open(opening, 0, &first);
     if (!status)
         status = count_check(opening, &first);
+    opening->data->cluster = status ? 0 : first.cluster_id;
     for (uint32_t i = 1; !status && i < opening->data->count; i++) {
         status = pool_open(opening, i, &other);
         if (!status)
@@ -194,6 +198,34 @@ static int pools_open(const struct opening *opening)
     return status;
 }
 
+/* The last one first: pool-0 says how many there are. */
+static int pools_remove(const struct opening *opening)
+{
+    char path[PATH_MAX];
+    for (uint32_t i = DATA_NODES_MAX; i-- > 0;)
+        if (pool_exists(opening, i) && unlink(pool_path(opening, i, path)))
+            return error_set(opening->error, BANYAN_EINVAL, "%.160s cannot be removed: %s", path,
+                             strerror(errno));
+    return 0;
+}
+
+bool data_directory_lost(const char *path)
+{
+    const struct opening opening = {.path = path};
+    char name[PATH_MAX];
+    bool lost = !pool_exists(&opening, 0);
+    for (uint32_t i = 0; i < DATA_NODES_MAX && !lost && pool_exists(&opening, i); i++)
+        lost = memory_pool_file_lost_power(pool_path(&opening, i, name));
+    return lost;
+}
+
+int data_directory_make(const char *path, struct error *error)
+{
+    const struct data_wishes wishes = {.memory_nodes = 0};
+    const struct opening opening = {.path = path, .wishes = &wishes, .error = error};
+    return directory_make(&opening);
+}
+
 int data_directory_open(struct data_directory *data, const char *path, const struct data_wishes *wishes,
                         struct error *error)
 {
@@ -201,7 +233,9 @@ int data_directory_open(struct data_directory *data, const char *path, const str
     *data = (struct data_directory){.count = 0};
     if (strlen(path) > PATH_MAX - sizeof "/pool-99")
         return error_set(error, BANYAN_EINVAL, "data directory %.40s...: the path is too long", path);
-    int status = directory_check(&opening);
+    int status = wishes->anew ? pools_remove(&opening) : 0;
+    if (!status)
+        status = directory_check(&opening);
     if (!status)
         status = pools_open(&opening);
     if (!status && data->cut)

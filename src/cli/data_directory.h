@@ -19,6 +19,8 @@
 #include "memory/memory.h"
 
 #define DATA_NODES_MAX 64u
+/* A directory in it: what outlives power (durable/durable.h). */
+#define DATA_DISK "disk"
 /* Threads that can work on it at once, each of which stages its writes; some more are needed for a moment. */
 #define DATA_THREADS_MAX (MEMORY_STAGINGS - 8u)
 
@@ -28,14 +30,23 @@ struct data_directory {
     uint32_t count;
     bool used; /* blocks are handed out: something was stored */
     bool cut;  /* its last process did not end in order */
+    uint64_t cluster;
 };
 struct data_wishes {
     uint32_t memory_nodes;          /* 0: as many as there are; 1 if there are none */
     uint64_t pool_bytes, log_bytes; /* of each; 0: what the files have, or as memory.h says */
     bool huge_pages;
     bool existing; /* makes nothing: BANYAN_EINVAL where there is no store */
+    /* What the pools hold is on a disk too (durable/durable.h): */
+    uint64_t cluster; /* not 0: new pools belong to it; a directory without pools may have other files */
+    bool anew;        /* pools that there are are removed first */
 };
 
+/* Whether the pools can only be made anew: there is no pool-0, or the machine went down while one was in use. */
+bool data_directory_lost(const char *path);
+
+/* Makes it, if it is missing. */
+int data_directory_make(const char *path, struct error *error);
 /* Must be closed, also when it fails. */
 int data_directory_open(struct data_directory *data, const char *path, const struct data_wishes *wishes,
                         struct error *error);

@@ -2,10 +2,12 @@
  * serve.c - `banyan serve` and `banyan compute`: a RESP server, over memory nodes in this very process, or
  * over those of a cluster. The two share all settings of the server.
  */
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/task.h"
@@ -23,6 +25,7 @@
 #include "server/status_page.h"
 
 #define TRIM_BYTES  (UINT64_C(16) << 20) /* of each pool, ten times a second */
+#define DISK_LIMIT_LEAST (UINT64_C(64) << 20)
 #define EMBEDDED_ID 1u                   /* the process is its own pool's only compute node */
 
 _Static_assert(SERVE_NODES_MAX == DATA_NODES_MAX, "as many in files as in memory");
@@ -36,6 +39,10 @@ struct process {
     struct net_tls *tls;
     struct memory_node *nodes[SERVE_NODES_MAX]; /* without a data directory */
     struct data_directory data;
+    struct durable *durable; /* level disk; else NULL */
+    struct store *durable_store;
+    bool load; /* the pools are new, and the disk holds what they are to hold */
+    bool terminal;
     struct cluster_fabric cluster;
     struct fabric *fabric;
     struct tree_compute *compute;
@@ -99,10 +106,33 @@ static int limit_threads(struct process *process, struct error *error)
     return error_set(error, BANYAN_EINVAL, "threads: with --data at most %u", DATA_THREADS_MAX);
 }
 
+static bool on_disk(const struct process *process)
+{
+    return process->settings.durability >= SERVE_DISK_SECOND;
+}
+
+static int choose_durability(struct process *process, struct error *error)
+{
+    struct serve_settings *settings = &process->settings;
+    if (settings->durability == SERVE_AUTO)
+        settings->durability = kept(process) ? SERVE_DISK_SECOND : SERVE_MEMORY;
+    if (settings->durability > SERVE_MEMORY && !kept(process))
+        return error_set(error, BANYAN_EINVAL, "durability: this level needs a directory: give --data DIR");
+    if (settings->durability == SERVE_MEMORY && kept(process))
+        return error_set(error, BANYAN_EINVAL,
+                         "durability: with --data at least level process is kept; leave --data out for memory");
+    if (settings->disk_limit && (!on_disk(process) || settings->disk_limit < DISK_LIMIT_LEAST))
+        return error_set(error, BANYAN_EINVAL,
+                         "disk-limit: at least 64M, and with a durability of disk-second or disk-always");
+    return 0;
+}
+
 static int prepare(struct process *process, struct error *error)
 {
     const struct serve_settings *settings = &process->settings;
     int status = parse_listen(process, error);
+    if (!status)
+        status = choose_durability(process, error);
     if (!status)
         status = limit_threads(process, error);
     if (!status && embedded(process) && settings->log == SERVE_LOG_AUTO)
@@ -144,15 +174,54 @@ static int guard(const struct process *process, struct error *error)
 
 /* ---- the fabric ---- */
 
+/* What outlives power, and whether the pools can be trusted beside it. */
+static int open_disk(struct process *process, struct data_wishes *wishes, struct error *error)
+{
+    const struct serve_settings *settings = &process->settings;
+    const struct durable_options options = {.always = settings->durability == SERVE_DISK_ALWAYS,
+                                            .limit_bytes = settings->disk_limit};
+    char path[PATH_MAX];
+    int status = data_directory_make(settings->data, error);
+    if (status)
+        return status;
+    snprintf(path, sizeof path, "%s/" DATA_DISK, settings->data);
+    status = durable_open(&process->durable, path, &options, error);
+    if (status || !durable_cluster(process->durable))
+        return status;
+    process->load = durable_loading(process->durable) || data_directory_lost(settings->data);
+    wishes->cluster = durable_cluster(process->durable);
+    wishes->anew = process->load;
+    return process->load ? durable_load_begin(process->durable, error) : 0;
+}
+
+/* At level process the disk is told nothing: what it holds gets old. */
+static int disown_disk(const struct process *process, struct error *error)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/" DATA_DISK, process->settings.data);
+    if (access(path, F_OK))
+        return 0;
+    if (data_directory_lost(process->settings.data))
+        return error_set(error, BANYAN_EINVAL,
+                         "data directory %s: the pools are lost, and what they held is in %s: start with "
+                         "--durability disk-second or disk-always",
+                         process->settings.data, path);
+    log_warning("what is changed at level process is not in %s: a start with a disk level brings that up to date",
+                path);
+    return durable_disown(path, error);
+}
+
 static int open_kept(struct process *process, struct error *error)
 {
     struct serve_settings *settings = &process->settings;
-    const struct data_wishes wishes = {.memory_nodes = settings->memory_nodes,
-                                       .pool_bytes = settings->size & ~UINT64_C(4095),
-                                       .log_bytes = settings->log_bytes,
-                                       .huge_pages = settings->huge_pages};
+    struct data_wishes wishes = {.memory_nodes = settings->memory_nodes,
+                                 .pool_bytes = settings->size & ~UINT64_C(4095),
+                                 .log_bytes = settings->log_bytes,
+                                 .huge_pages = settings->huge_pages};
     struct data_directory *data = &process->data;
-    int status = data_directory_open(data, settings->data, &wishes, error);
+    int status = on_disk(process) ? open_disk(process, &wishes, error) : disown_disk(process, error);
+    if (!status)
+        status = data_directory_open(data, settings->data, &wishes, error);
     if (status)
         return status;
     settings->memory_nodes = data->count; /* for CONFIG GET */
@@ -231,6 +300,50 @@ static int write_catalogue(struct process *process, struct error *error)
     return status;
 }
 
+static void tell_loading(void *context, const struct recovery_progress *progress)
+{
+    const struct process *process = context;
+    if (process->terminal)
+        fprintf(stderr, "\r\033[Kloading: %llu keys (the checkpoint has %llu)", (unsigned long long)progress->keys,
+                (unsigned long long)progress->of);
+}
+
+/* The keeper's own handle of the store, and what the disk holds, if the pools are new. */
+static int attach_disk(struct process *process, struct error *error)
+{
+    struct pool_worker *worker = NULL;
+    struct tree_session *session = NULL;
+    const uint64_t begun = task_now();
+    uint64_t keys = 0;
+    int status = pool_worker_create(&worker, tree_compute_pool(process->compute), error);
+    if (!status)
+        status = tree_session_create(&session, process->compute, worker, error);
+    if (!status) {
+        status = store_open(&process->durable_store, session, SERVER_STORE_NAME, true);
+        if (status)
+            *error = *tree_session_error(session);
+    }
+    tree_session_destroy(session);
+    pool_worker_destroy(worker);
+    const struct durable_pools pools = {.cluster = process->data.cluster,
+                                        .compute = process->compute,
+                                        .store = process->durable_store,
+                                        .load = process->load,
+                                        .threads = thread_cpus(),
+                                        .progress = tell_loading,
+                                        .context = process};
+    if (!status && process->load)
+        log_info("data directory %s: the pools are made anew from the checkpoint and the journal in %s/" DATA_DISK,
+                 process->settings.data, process->settings.data);
+    if (!status)
+        status = durable_attach(process->durable, &pools, &keys, error);
+    if (process->load && process->terminal)
+        fprintf(stderr, "\r\033[K");
+    if (!status && process->load)
+        log_info("%llu keys were loaded in %.1f s", (unsigned long long)keys, (double)(task_now() - begun) / 1e9);
+    return status;
+}
+
 static int open_pool(struct process *process, struct error *error)
 {
     struct tree_switches switches = {0};
@@ -247,6 +360,8 @@ static int open_pool(struct process *process, struct error *error)
         status = tree_compute_create(&process->compute, process->fabric, &switches, error);
     if (!status && (embedded(process) || process->settings.format))
         status = write_catalogue(process, error);
+    if (!status && process->durable)
+        status = attach_disk(process, error);
     if (!status && !embedded(process))
         status = serve_owner_open(&process->owner, process->compute, &process->settings, error);
     return status;
@@ -316,6 +431,7 @@ static int start_server(struct process *process, struct error *error)
         .busy_poll = settings->busy_poll,
         .owner = process->owner.process,
         .data = kept(process) ? process->settings.data : NULL,
+        .durable = process->durable,
         .owns_all = embedded(process) && settings->own == SERVE_OWN_AUTO,
         .tick = tick,
         .tick_context = process,
@@ -356,7 +472,10 @@ static void announce(struct process *process)
     printf("; fabric %s, %u memory node%s", capabilities->backend, capabilities->memory_nodes,
            capabilities->memory_nodes == 1 ? "" : "s");
     if (kept(process))
-        printf("; data in %s, durability process\n", process->settings.data);
+        printf("; data in %s, durability %s\n", process->settings.data,
+               !on_disk(process)                                    ? "process"
+               : process->settings.durability == SERVE_DISK_ALWAYS ? "disk-always"
+                                                                    : "disk-second");
     else
         printf("%s\n", embedded(process) ? "; data end with this process (--data DIR keeps them)" : "");
     if (process->http) {
@@ -397,6 +516,8 @@ static void close_all(struct process *process)
     http_stop(process->http);
     server_destroy(process->server);
     serve_owner_close(&process->owner);
+    durable_close(process->durable);
+    store_close(process->durable_store);
     if (process->compute)
         tree_compute_destroy(process->compute);
     fabric_close(process->fabric);
@@ -410,10 +531,20 @@ static void close_all(struct process *process)
     explicit_bzero(process->password, sizeof process->password);
 }
 
+static void stop_disk(const struct process *process)
+{
+    struct error error = {0};
+    if (process->durable && durable_stop(process->durable, &error))
+        log_error("%s: the last changes may not be on the disk: %s. They are in the pools, and the next start tells "
+                  "the disk",
+                  process->settings.data, error.text);
+}
+
 static int run(struct process *process, struct error *error)
 {
     struct signals *signals = NULL;
     signals_block();
+    process->terminal = isatty(STDERR_FILENO);
     int status = prepare(process, error);
     if (!status)
         status = guard(process, error);
@@ -433,6 +564,7 @@ static int run(struct process *process, struct error *error)
             server_stop(process->server);
         server_join(process->server);
         serve_owner_end(&process->owner);
+        stop_disk(process);
         if (!status)
             tell_end(process);
     }

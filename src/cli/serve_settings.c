@@ -55,6 +55,9 @@
 static const char *const own_names[] = {"auto", "none", NULL};
 static const char *const log_names[] = {"auto", "none", NULL};
 
+static const char *const durability_names[] = {"auto",        "memory",      "process",
+                                               "disk-second", "disk-always", NULL};
+
 static const struct option_entry serve_table[] = {
     SERVER_ROWS,
     ROW("own", OPTION_CHOICE, own, 0, 0, own_names, "auto|none",
@@ -65,6 +68,12 @@ static const struct option_entry serve_table[] = {
         "Keep the data in files of this directory, so that they outlive the process, however it ends; made "
         "if "
         "it is not there"),
+    ROW("durability", OPTION_CHOICE, durability, 0, 0, durability_names, "LEVEL",
+        "What acknowledged writes outlive: memory (nothing), process (the process's end), disk-second (power too, but "
+        "for the last second), disk-always (power; an answer waits for the disk). Default, auto: disk-second with "
+        "--data, else memory"),
+    ROW("disk-limit", OPTION_U64, disk_limit, 0, 0x1p50, NULL, "BYTES",
+        "With a disk level: what journal and checkpoints may take, at least 64M; 0: what the disk has"),
     ROW("memory-nodes", OPTION_U32, memory_nodes, 1, SERVE_NODES_MAX, NULL, "N",
         "Memory nodes in this process. Default: as many as the data directory has, else 1"),
     ROW("size", OPTION_U64, size, 16 << 20, 0x1p46, NULL, "BYTES",
@@ -121,12 +130,11 @@ const struct settings_command serve_settings_serve = {
     .documentation =
         "Serve an ordered key-value store to Redis clients, all in this one process.\v"
         "The store is memory: what it holds is gone when the process ends, unless --data keeps it: then a "
-        "server that was killed, or stopped, goes on where it was when it is started again. That outlives "
-        "the "
-        "process, and a restart of the machine if the server was stopped before; not a loss of "
-        "power.\n\n" SETTINGS_TEXT "Examples:\n"
+        "server that was killed, or stopped, goes on where it was when it is started again. What a loss of "
+        "power may cost is said by --durability.\n\n" SETTINGS_TEXT "Examples:\n"
         "  banyan serve\n"
         "  banyan serve --data /var/lib/banyan\n"
+        "  banyan serve --data /var/lib/banyan --durability disk-always --disk-limit 20G\n"
         "  banyan serve --port 7000\n"
         "  banyan serve --listen 127.0.0.1:7000,unix:/tmp/banyan.sock --size 8G --threads 4\n"
         "  banyan serve --listen 0.0.0.0:6379 --password-file /etc/banyan/password\n\n" STATUS_TEXT,

@@ -9,6 +9,7 @@
 
 enum serve_own { SERVE_OWN_AUTO, SERVE_OWN_NONE };
 enum serve_log { SERVE_LOG_AUTO, SERVE_LOG_NONE };
+enum serve_durability { SERVE_AUTO, SERVE_MEMORY, SERVE_PROCESS, SERVE_DISK_SECOND, SERVE_DISK_ALWAYS };
 
 struct serve_settings {
     char *listen, *tls_listen, *password_file, *certificate, *key, *authority, *http;
@@ -20,6 +21,8 @@ struct serve_settings {
     int log; /* enum serve_log */
     /* serve */
     char *data;
+    int durability; /* enum serve_durability; AUTO until it is known */
+    uint64_t disk_limit;
     uint32_t memory_nodes; /* 0: what the data directory has, else 1 */
     uint64_t size;         /* 0: the same, else MEMORY_POOL_BYTES */
     uint64_t log_bytes;

@@ -342,6 +342,20 @@ static int check_words(const struct keep *keep, struct error *error)
     return BANYAN_OK;
 }
 
+bool keep_file_lost_power(const char *path)
+{
+    struct keep_header header = {0};
+    struct keep_words words = {0};
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (descriptor < 0)
+        return false;
+    const bool read = pread(descriptor, &header, sizeof header, 0) == sizeof header &&
+                      pread(descriptor, &words, sizeof words, KEEP_WORDS_OFFSET) == sizeof words;
+    close(descriptor);
+    return read && header.magic == KEEP_MAGIC && header.version == KEEP_VERSION && header.made == KEEP_MADE &&
+           checked_good(&words) && (uint32_t)words.checked[KEEP_CLOSED] == 0 && words.boot != boot_number();
+}
+
 static void begin_life(struct keep *keep)
 {
     keep->words->boot = boot_number();

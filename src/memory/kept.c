@@ -111,6 +111,11 @@ uint64_t memory_node_instance(const struct memory_node *node)
     return node->keep.file != NULL ? keep_instance(&node->keep) : 0;
 }
 
+bool memory_pool_file_lost_power(const char *path)
+{
+    return keep_file_lost_power(path);
+}
+
 bool memory_node_was_cut(const struct memory_node *node)
 {
     return node->keep.cut;

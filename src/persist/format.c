@@ -36,3 +36,49 @@ bool persist_frame_decode(const uint8_t *bytes, uint32_t length, struct persist_
     frame->view.length = length - PERSIST_FRAME_HEADER;
     return frame->process.instance && frame->view.count && entries_right(&frame->view);
 }
+
+#define VALUE_DELETED 1u
+#define VALUE_APART   2u
+
+uint32_t persist_value_bytes(const struct persist_value *value)
+{
+    return PERSIST_VALUE_HEADER + value->key.length + (value->bytes ? value->length : 0);
+}
+
+void persist_value_encode(const struct persist_value *value, uint8_t *to)
+{
+    to[0] = (uint8_t)((value->deleted ? VALUE_DELETED : 0) | (value->apart ? VALUE_APART : 0));
+    to[1] = (uint8_t)value->key.length;
+    memcpy(to + 2, &value->index, 2);
+    memcpy(to + 4, &value->length, 4);
+    memcpy(to + 8, &value->expires, 8);
+    if (value->key.length)
+        memcpy(to + PERSIST_VALUE_HEADER, value->key.bytes, value->key.length);
+    if (value->bytes && value->length)
+        memcpy(to + PERSIST_VALUE_HEADER + value->key.length, value->bytes, value->length);
+}
+
+int persist_value_next(const uint8_t *bytes, uint32_t length, uint32_t *at, struct persist_value *value)
+{
+    const uint8_t *from = bytes + *at;
+    const uint32_t left = length - *at;
+    *value = (struct persist_value){.bytes = NULL};
+    if (!left)
+        return 0;
+    if (left < PERSIST_VALUE_HEADER || from[0] > VALUE_APART)
+        return BANYAN_ECORRUPT;
+    value->deleted = from[0] == VALUE_DELETED;
+    value->apart = from[0] == VALUE_APART;
+    value->key = (struct format_key){from + PERSIST_VALUE_HEADER, from[1]};
+    memcpy(&value->index, from + 2, 2);
+    memcpy(&value->length, from + 4, 4);
+    memcpy(&value->expires, from + 8, 8);
+    const uint32_t here = value->deleted || value->apart ? 0 : value->length;
+    if (here > PERSIST_VALUE_SHORT || left < PERSIST_VALUE_HEADER + value->key.length + here ||
+        (value->deleted && value->length) || (value->apart && value->length <= PERSIST_VALUE_SHORT))
+        return BANYAN_ECORRUPT;
+    if (!value->deleted && !value->apart)
+        value->bytes = value->key.bytes + value->key.length;
+    *at += persist_value_bytes(value);
+    return 1;
+}

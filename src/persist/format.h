@@ -1,7 +1,7 @@
 /*
- * format.h - what the records of a journal say (disk/journal.h) that keeps owners' logs: frames, and the
- * blocks of the pool that their entries refer to. Pure; docs/internals/durability.md has the rules (P1 to
- * P4).
+ * format.h - what the records of a journal say (disk/journal.h): owners' logs, that is frames and the blocks of
+ * the pool that their entries refer to; or keys with whole values, which a server with its pools in its own
+ * process writes. Pure; docs/internals/durability.md has the rules (P1 to P4, K1 to K6).
  *
  * BLOCK, behind its 8 bytes of address: the bytes of a record's block, or of a piece's, as they lay in the
  * pool.
@@ -10,17 +10,27 @@
  *   20 compute id u16 | 22 memory node u16
  *
  * All that a frame's entries refer to stands before it in the same journal, but for what could not be read
- * any more. Integers are little-endian.
+ * any more.
+ *
+ * VALUES, entries one behind the other, each behind 16 bytes:
+ *   0 flags u8: 1 the key has no value any more, 2 the value stands in BYTES records | 1 bytes of the key u8
+ *   2 index u16 | 4 bytes of the value u32 | 8 when it expires, ms since 1970, or 0 u64 | 16 key, then value
+ * BYTES: a part of a long value. Its parts stand one behind the other right before the VALUES record whose
+ * first entry it belongs to.
+ * Of a key the entry that stands last in the journal counts. Integers are little-endian.
  */
 #ifndef PERSIST_FORMAT_H
 #define PERSIST_FORMAT_H
 
 #include "format/log.h"
 
-enum persist_kind { PERSIST_BLOCK = 1, PERSIST_FRAME };
+enum persist_kind { PERSIST_BLOCK = 1, PERSIST_FRAME, PERSIST_VALUES, PERSIST_BYTES };
 
 #define PERSIST_BLOCK_HEADER 8u
 #define PERSIST_FRAME_HEADER 24u
+#define PERSIST_VALUE_HEADER 16u
+/* Values of up to so many bytes stand in VALUES. */
+#define PERSIST_VALUE_SHORT (64u << 10)
 
 struct persist_frame {
     struct fabric_process process;
@@ -30,5 +40,20 @@ struct persist_frame {
 void persist_frame_encode(const struct persist_frame *frame, uint8_t header[PERSIST_FRAME_HEADER]);
 /* False: too short, or what no memory node has written. frame->view points into the bytes. */
 bool persist_frame_decode(const uint8_t *bytes, uint32_t length, struct persist_frame *frame);
+
+struct persist_value {
+    struct format_key key;
+    uint16_t index;
+    bool deleted, apart; /* apart: its bytes stand in BYTES */
+    uint32_t length;
+    uint64_t expires;
+    const uint8_t *bytes; /* NULL: deleted, or apart */
+};
+/* Bytes of the entry in VALUES. */
+uint32_t persist_value_bytes(const struct persist_value *value);
+void persist_value_encode(const struct persist_value *value, uint8_t *to);
+/* The entry at `at`, which moves on. 1: there is one; 0: the record ends here; BANYAN_ECORRUPT: it makes no
+ * sense. The bytes are the record's. */
+int persist_value_next(const uint8_t *bytes, uint32_t length, uint32_t *at, struct persist_value *value);
 
 #endif

@@ -54,21 +54,42 @@ static struct replay_key *key_make(uint16_t index, struct format_key key, uint64
     return made;
 }
 
-/* The key's place, made where it has none; NULL: no memory. */
-static struct replay_key *key_get(struct persist_replay *replay, uint16_t index, struct format_key key)
+static struct replay_key **key_find(const struct persist_replay *replay, uint16_t index, struct format_key key,
+                                    uint64_t hash)
 {
-    const uint64_t hash = hash_of(index, key);
-    if (replay->keys >= replay->capacity && !keys_grow(replay))
-        return NULL;
     struct replay_key **at = bucket_of(replay, hash);
     while (*at && ((*at)->hash != hash || (*at)->index != index || (*at)->length != key.length ||
                    (key.length && memcmp((*at)->key, key.bytes, key.length))))
         at = &(*at)->chain;
+    return at;
+}
+
+struct replay_key *replay_key_get(struct persist_replay *replay, uint16_t index, struct format_key key)
+{
+    const uint64_t hash = hash_of(index, key);
+    if (replay->keys >= replay->capacity && !keys_grow(replay))
+        return NULL;
+    struct replay_key **at = key_find(replay, index, key, hash);
     if (!*at) {
         *at = key_make(index, key, hash);
         replay->keys += *at != NULL;
     }
     return *at;
+}
+
+void replay_key_clear(struct replay_key *key)
+{
+    free(key->places);
+    key->places = NULL;
+    key->plain = false;
+    key->plain_length = key->plain_places = 0;
+    key->expires = 0;
+}
+
+bool persist_replay_has(const struct persist_replay *replay, uint16_t index, const void *key, size_t length)
+{
+    const struct format_key wanted = {key, (uint32_t)length};
+    return replay->capacity && *key_find(replay, index, wanted, hash_of(index, wanted));
 }
 
 /* ---- what an entry's value lies in ---- */
@@ -146,7 +167,7 @@ static int entry_take(struct persist_replay *replay, const struct format_log_ent
     bool there = true;
     int status = 0;
     replay->stats.entries++;
-    struct replay_key *key = key_get(replay, entry->index, entry->key);
+    struct replay_key *key = replay_key_get(replay, entry->index, entry->key);
     if (!key)
         return error_set(error, BANYAN_ENOMEM, "no memory for the keys of a log");
     if (!newer(key, entry))
@@ -160,7 +181,7 @@ static int entry_take(struct persist_replay *replay, const struct format_log_ent
         free(places);
         return status;
     }
-    free(key->places);
+    replay_key_clear(key);
     key->places = places;
     key->epoch = entry->epoch;
     key->sequence = entry->sequence;
@@ -217,6 +238,10 @@ int persist_replay_record(void *context, const struct journal_record *record, st
         status = block_take(replay, record, &reason);
     else if (record->kind == PERSIST_FRAME)
         status = frame_take(replay, record, &reason);
+    else if (record->kind == PERSIST_BYTES)
+        status = replay_plain_bytes(replay, record, &reason);
+    else if (record->kind == PERSIST_VALUES)
+        status = replay_plain_values(replay, record, &reason);
     else
         error_set(&reason, status, "a record of kind %u, which this release does not know",
                   (unsigned)record->kind);
@@ -300,6 +325,7 @@ void persist_replay_destroy(struct persist_replay *replay)
     free(replay->buckets);
     replay_blocks_free(replay);
     replay_value_free(replay);
+    free(replay->parts);
     free(replay->header);
     free(replay);
 }

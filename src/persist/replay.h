@@ -19,7 +19,7 @@ struct persist_replay;
 
 struct persist_replay_stats {
     uint64_t frames, entries, blocks;
-    uint64_t keys;    /* that have a value */
+    uint64_t keys;    /* that have a value, when all have been told */
     uint64_t missing; /* entries whose record is not there, so that the key has an older value (P3) */
 };
 
@@ -31,6 +31,8 @@ void persist_replay_destroy(struct persist_replay *replay);
 void persist_replay_next(struct persist_replay *replay, uint16_t disk);
 /* A journal_visit_function; its context is the replay. */
 int persist_replay_record(void *context, const struct journal_record *record, struct error *error);
+/* Whether a record was about the key, also one that deleted it. */
+bool persist_replay_has(const struct persist_replay *replay, uint16_t index, const void *key, size_t length);
 /* All keys with their values, ascending by index and key. Not 0 from `visit` ends it. */
 typedef int persist_replay_visit(void *context, uint16_t index, const struct archive_entry *entry,
                                  struct error *error);

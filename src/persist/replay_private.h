@@ -2,6 +2,7 @@
 #ifndef PERSIST_REPLAY_PRIVATE_H
 #define PERSIST_REPLAY_PRIVATE_H
 
+#include "format/key.h"
 #include "format/record.h"
 #include "persist/replay.h"
 
@@ -12,7 +13,7 @@
 struct replay_place {
     uint16_t disk;
     uint32_t file, length;
-    uint64_t offset;
+    uint64_t offset, hash; /* hash: of the bytes of a value that stands for itself */
 };
 
 /* What was last copied from an address of the pool. */
@@ -25,9 +26,13 @@ struct replay_block {
 struct replay_key {
     struct replay_key *chain;
     uint64_t hash, epoch, sequence; /* sequence 0: no entry was taken yet */
-    struct replay_place *places;    /* owned: of the record, then of its pieces; NULL: the value is short */
+    struct replay_place *places;    /* owned: of the record, then of its pieces; or of the value's parts; NULL:
+                                       the value is short */
     uint16_t index, length;
     bool present; /* false: deleted */
+    bool plain;   /* a value that stands for itself, in so many places, and is not what a slot holds */
+    uint32_t plain_length, plain_places;
+    uint64_t expires; /* of a plain one */
     uint8_t value_length, value[FORMAT_VALUE_MAX];
     uint8_t key[];
 };
@@ -37,6 +42,10 @@ struct persist_replay {
     uint16_t disk_count, disk;            /* disk: the records' that come */
     struct replay_key **buckets;          /* owned */
     uint64_t keys, capacity;
+    uint64_t order;                       /* entries of VALUES records so far */
+    struct replay_place *parts;           /* owned: of the long value whose entry is to come */
+    uint32_t part_count, part_capacity;
+    uint64_t part_bytes;
     struct replay_block *blocks; /* owned: open addressing */
     uint64_t block_count, block_capacity;
     uint8_t *header; /* owned: FORMAT_RECORD_HEADER_MAX */
@@ -59,5 +68,13 @@ int replay_read(struct persist_replay *replay, const struct replay_place *place,
 int replay_value(struct persist_replay *replay, const struct replay_key *key, struct archive_entry *entry,
                  struct error *error);
 void replay_value_free(struct persist_replay *replay);
+
+/* What the key has counts no more: the caller fills in what does. */
+void replay_key_clear(struct replay_key *key);
+/* The key's place, made where it has none; NULL: no memory. */
+struct replay_key *replay_key_get(struct persist_replay *replay, uint16_t index, struct format_key key);
+/* Records that hold whole values (replay_plain.c). */
+int replay_plain_bytes(struct persist_replay *replay, const struct journal_record *record, struct error *error);
+int replay_plain_values(struct persist_replay *replay, const struct journal_record *record, struct error *error);
 
 #endif

@@ -166,9 +166,35 @@ static int record_read(struct persist_replay *replay, const struct replay_key *k
     return 0;
 }
 
+static int plain_read(struct persist_replay *replay, const struct replay_key *key, struct archive_entry *entry,
+                      struct error *error)
+{
+    uint64_t at = 0;
+    int status = 0;
+    entry->value = key->value;
+    entry->value_length = key->plain_length;
+    entry->expires = key->expires;
+    if (!key->plain_places)
+        return 0;
+    if (!room_make(replay, key->plain_length))
+        return error_set(error, BANYAN_ENOMEM, "no memory for a value of %u bytes", (unsigned)key->plain_length);
+    for (uint32_t i = 0; i < key->plain_places && !status; i++) {
+        const struct replay_place *place = &key->places[i];
+        status = replay_read(replay, place, replay->bytes + at, error);
+        if (!status && format_record_hash(replay->bytes + at, place->length) != place->hash)
+            status = place_bad(replay, place, error);
+        at += place->length;
+    }
+    assert(status || at == key->plain_length);
+    entry->value = replay->bytes;
+    return status;
+}
+
 int replay_value(struct persist_replay *replay, const struct replay_key *key, struct archive_entry *entry,
                  struct error *error)
 {
+    if (key->plain)
+        return plain_read(replay, key, entry, error);
     struct format_value value;
     bool good = format_value_decode(key->value, key->value_length, &value);
     assert(good && "entry_take has looked at it");

@@ -14,14 +14,14 @@ static bool key_valid(const struct server_fiber *fiber, const struct resp_argume
 
 /* What a request may be batched with: requests of the same kind. */
 static enum fiber_batch_kind batch_kind(const struct server_connection *connection,
-                                        const struct server_command *command, uint32_t count)
+                                        const struct server_command *command, uint32_t count, bool refuses)
 {
     if (!command || count > FIBER_BATCH_ARGS || !command_arity_allows(command->arity, count) ||
         connection->reply != CONNECTION_REPLY_ON || connection->skip || connection->multi ||
         !connection_authorized(connection))
         return FIBER_BATCH_NONE;
     if (command->flags & SERVER_PUT)
-        return count == 3 ? FIBER_BATCH_PUTS : FIBER_BATCH_NONE;
+        return count == 3 && !refuses ? FIBER_BATCH_PUTS : FIBER_BATCH_NONE;
     if (!command->point || (command->run && count != 2)) /* with several keys it is not a point read */
         return FIBER_BATCH_NONE;
     return command->flags & SERVER_POINT_VALUE ? FIBER_BATCH_VALUES : FIBER_BATCH_LENGTHS;
@@ -132,7 +132,7 @@ void fiber_take_request(struct server_fiber *fiber, size_t start, uint64_t *now)
                                          parser->arguments[0].length, &request.index);
     enum fiber_batch_kind kind = FIBER_BATCH_NONE;
     if (parsed_again(connection->input + start, connection->input_start - start))
-        kind = batch_kind(connection, request.command, request.count);
+        kind = batch_kind(connection, request.command, request.count, fiber_refuses(fiber, request.command));
     if (!kind) {
         if (fiber_finish_batch(fiber, now))
             *now = fiber_execute(fiber, &request, parser->arguments, *now);

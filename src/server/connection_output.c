@@ -61,6 +61,8 @@ bool connection_grow_output(struct resp_writer *output, size_t from, size_t to)
 void connection_flush(struct server_connection *connection)
 {
     size_t limit = connection->running ? connection->output.start : connection->output.length;
+    if (connection->running && limit > connection->unsafe)
+        limit = connection->unsafe;
     assert(connection->sent <= limit && limit <= connection->output.length);
     while (connection->sent < limit && !connection->dead) {
         size_t written = 0;

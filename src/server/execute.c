@@ -96,6 +96,20 @@ void fiber_end_reply(struct server_fiber *fiber, const struct server_call *call,
         counter_add(&counter->failed, 1);
 }
 
+bool fiber_refuses(const struct server_fiber *fiber, const struct server_command *command)
+{
+    return command && command->flags & SERVER_WRITE && fiber->changes.feed &&
+           feed_error(fiber->changes.feed, NULL);
+}
+
+static void reply_refused(struct server_fiber *fiber)
+{
+    struct error error = {.text = "the disk takes changes again"};
+    (void)feed_error(fiber->changes.feed, &error);
+    resp_error(&fiber->connection->output,
+               "MISCONF Errors writing to the disk: %s. Commands that change data are refused", error.text);
+}
+
 uint64_t fiber_execute(struct server_fiber *fiber, const struct server_request *request,
                        const struct resp_argument *arguments, uint64_t begin)
 {
@@ -108,6 +122,8 @@ uint64_t fiber_execute(struct server_fiber *fiber, const struct server_request *
         server_reply_arity(&call);
     } else if (!(request->command->flags & SERVER_NO_AUTH) && !connection_authorized(connection)) {
         resp_error(&connection->output, "NOAUTH Authentication required.");
+    } else if (fiber_refuses(fiber, request->command)) {
+        reply_refused(fiber);
     } else if (connection->multi && !(request->command->flags & SERVER_IN_MULTI)) {
         server_reply_in_multi(&call);
     } else {

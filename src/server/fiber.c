@@ -51,6 +51,12 @@ static enum resp_status slice_run(struct server_fiber *fiber, struct server_conn
     return RESP_COMPLETE;
 }
 
+static bool thread_always(const struct server_thread *thread)
+{
+    const struct durable *durable = thread->server->options.durable;
+    return durable && durable_always(durable);
+}
+
 /* Adds the slice's latencies to the thread's, which keeps the last minute in two halves. */
 static void latencies_record(struct server_fiber *fiber, uint64_t now)
 {
@@ -96,6 +102,20 @@ static void connection_settle(struct server_connection *connection, enum resp_st
     connection_watch(connection);
 }
 
+/* At level disk-always: what the slice has changed is on the disk before a reply to it is sent. Where it cannot
+ * be, no reply is true, and the connection is closed. */
+static void changes_wait(struct server_fiber *fiber, struct server_connection *connection)
+{
+    struct error error = {0};
+    if (connection->unsafe == SIZE_MAX || !fiber->changes.ticket)
+        return;
+    if (feed_wait(fiber->changes.feed, fiber->changes.ticket, &error)) {
+        connection->output.length = connection->output.start = connection->unsafe;
+        connection->dead = true;
+    }
+    fiber->changes.ticket = 0;
+}
+
 /* Runs one slice of the connection. Returns the number of commands. */
 static uint32_t connection_run(struct server_fiber *fiber, struct server_connection *connection)
 {
@@ -106,6 +126,9 @@ static uint32_t connection_run(struct server_fiber *fiber, struct server_connect
     fiber->connection = connection;
     connection->active_ns = now;
     connection->output.start = connection->output.length;
+    connection->unsafe = SIZE_MAX;
+    if (thread_always(fiber->thread))
+        connection->unsafe = connection->output.length;
     fiber->batch_count = 0;
     if (connection->input_end == connection->input_start)
         status = RESP_MORE;
@@ -113,6 +136,7 @@ static uint32_t connection_run(struct server_fiber *fiber, struct server_connect
         status = slice_run(fiber, connection, &now);
     if (!fiber_finish_batch(fiber, &now) && status == RESP_MORE)
         status = RESP_COMPLETE;
+    changes_wait(fiber, connection);
     uint32_t commands = fiber->latencies;
     latencies_record(fiber, now);
     connection->active_ns = now; /* the commands may have run for longer than an idle client may stay */

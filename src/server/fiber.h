@@ -40,6 +40,7 @@ struct server_fiber {
     struct task *task;
     struct tree_session *session;
     struct store_session *store;
+    struct feed_writer changes;           /* where the disk hears of what its commands change */
     struct server_connection *connection; /* that it runs */
     struct server_fiber *next_idle;
     bool idle;
@@ -63,6 +64,8 @@ bool fiber_cancelled(void *fiber);
 
 /* ---- execute.c: one command ---- */
 
+/* Whether it would change data, and the disk takes no changes. */
+bool fiber_refuses(const struct server_fiber *fiber, const struct server_command *command);
 /* Runs a request by itself, and replies. Returns the time at its end; `begin` is that at its beginning. */
 uint64_t fiber_execute(struct server_fiber *fiber, const struct server_request *request,
                        const struct resp_argument *arguments, uint64_t begin);

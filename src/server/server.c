@@ -10,12 +10,12 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "pool/pool.h"
 #include "server/buffers.h"
 #include "server/state.h"
 
-#define STORE_NAME    "redis"
 #define OUTPUT_MAX    (UINT64_C(256) << 20)
 #define CLIENT_MEMORY (UINT64_C(1) << 30)
 /* Least limit for the values of commands under way. */
@@ -76,7 +76,7 @@ static int store_attach(struct server *server, struct error *error)
     if (!status)
         status = tree_session_create(&session, server->compute, worker, error);
     if (!status) {
-        status = store_open(&server->store, session, STORE_NAME, true);
+        status = store_open(&server->store, session, SERVER_STORE_NAME, true);
         if (status)
             error_set(error, status, "%s", tree_session_error(session)->text);
         else
@@ -93,7 +93,11 @@ static int store_attach(struct server *server, struct error *error)
 
 static int threads_create(struct server *server, struct error *error)
 {
-    int status = 0;
+    int status = server->options.durable
+                     ? durable_start(server->options.durable, server->options.threads, error)
+                     : 0;
+    if (status)
+        return status;
     server->threads = calloc(server->options.threads, sizeof *server->threads);
     if (!server->threads)
         return error_set(error, BANYAN_ENOMEM, "no memory for threads");
@@ -129,6 +133,7 @@ static int server_fill(struct server *server, struct tree_compute *compute,
     server_defrag_init(&server->defrag, !server->options.no_defrag);
     server->idle_timeout_s = options->idle_timeout_s;
     server->started_ns = server->sampled_ns = task_now();
+    server->started_s = clock_wall_ms() / 1000;
     run_id_make(server->run_id);
     if (options->password && strlen(options->password) > NET_SECRET_MAX)
         return error_set(error, BANYAN_EINVAL, "a password has at most %u bytes", NET_SECRET_MAX);
@@ -173,7 +178,7 @@ static void store_give_up(struct server *server)
     if (!server->store)
         return;
     if (owner_process_detach(server->options.owner, store_tree(server->store), &error))
-        log_debug("ranges of index '%s' are left to others: %s", STORE_NAME, error.text);
+        log_debug("ranges of index '%s' are left to others: %s", SERVER_STORE_NAME, error.text);
     store_close(server->store);
 }
 

@@ -53,6 +53,10 @@ static int thread_set_up(struct server_thread *thread, struct error *error)
         thread->fibers[i].thread = thread;
         status =
             server_thread_open_session(thread, &thread->fibers[i].session, &thread->fibers[i].store, error);
+        if (!status && server->options.durable) {
+            thread->fibers[i].changes = durable_writer(server->options.durable, thread->number);
+            store_session_set_changed(thread->fibers[i].store, feed_mark, &thread->fibers[i].changes);
+        }
         if (!status)
             store_session_set_cancel(thread->fibers[i].store, fiber_cancelled, &thread->fibers[i]);
     }

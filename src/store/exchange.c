@@ -46,6 +46,8 @@ int store_exchange_run(struct store_session *session, const void *key, size_t ke
     int status = tree_modify(session->tree, session->store->tree, key, key_length, exchange_change, exchange);
     if (fresh)
         store_fresh_written(session, fresh, tree_session_ahead_done(session->tree));
+    if (exchange->wrote)
+        store_changed(session, key, key_length);
     return status;
 }
 

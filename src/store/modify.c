@@ -233,6 +233,8 @@ static int change_run(struct change *change)
     for (unsigned attempt = 0;; attempt++) {
         int status = (change->here ? tree_modify_here : tree_modify)(
             session->tree, session->store->tree, change->key, change->key_length, change_decide, change);
+        if (change->wrote)
+            store_changed(session, change->key, change->key_length);
         if (status)
             return status;
         if (change->next == CHANGE_DONE) {

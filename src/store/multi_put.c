@@ -67,6 +67,7 @@ static void puts_finish(struct store_session *session, struct store_puts *puts, 
     struct store_raw *old = &puts->old[number];
     struct store_fresh *fresh = puts->record[number] >= 0 ? &puts->written[puts->record[number]].fresh : NULL;
     item->status = slot->status;
+    store_changed(session, item->key, item->key_length);
     if (fresh)
         store_fresh_written(session, fresh, slot->ahead_done);
     if (!item->status) {

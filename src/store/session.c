@@ -79,6 +79,12 @@ void store_session_destroy(struct store_session *session)
     free(session);
 }
 
+void store_session_set_changed(struct store_session *session, store_changed_function *changed, void *context)
+{
+    session->changed = changed;
+    session->changed_context = context;
+}
+
 void store_session_set_cancel(struct store_session *session, bool (*cancelled)(void *context), void *context)
 {
     session->cancelled = cancelled;

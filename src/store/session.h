@@ -59,6 +59,8 @@ struct store_session {
     struct store_raw seen;            /* the slot that the operation under way is about */
     bool (*cancelled)(void *context); /* NULL: never */
     void *cancel_context;
+    store_changed_function *changed; /* NULL: nothing is told */
+    void *changed_context;
     uint32_t calls; /* since unused buffers were last freed */
     bool transfer_used, batch_used, puts_used;
 };
@@ -78,6 +80,12 @@ int store_fail_memory(struct store_session *session);
 int store_key_check(struct store_session *session, const void *key, size_t length);
 int store_length_check(struct store_session *session, uint64_t length);
 #define store_count_up(session, counter, by) atomic_add_relaxed(&(session)->store->stats.counter, (by))
+
+static inline void store_changed(struct store_session *session, const void *key, size_t key_length)
+{
+    if (session->changed)
+        session->changed(session->changed_context, key, key_length);
+}
 
 static inline bool store_expired(uint64_t expires, uint64_t now)
 {

@@ -521,6 +521,8 @@ static int splice_try(struct splice *splice, bool *again)
     status = tree_modify(session->tree, session->store->tree, splice->key, splice->key_length, splice_decide,
                          splice);
     *again = !status && splice->next != SPLICE_DONE;
+    if (splice->wrote)
+        store_changed(session, splice->key, splice->key_length);
     if (!status && splice->wrote)
         splice_retire(splice);
     return status;

@@ -115,6 +115,17 @@ static void apply_value_max(struct server *server, const struct change *change)
     atomic_store_relaxed(&server->value_max, (uint64_t)change->number);
 }
 
+static void get_append_only(struct server *server, char *text, size_t size)
+{
+    snprintf(text, size, "%s", server->options.durable ? "yes" : "no");
+}
+
+static void get_append_sync(struct server *server, char *text, size_t size)
+{
+    const struct durable *durable = server->options.durable;
+    snprintf(text, size, "%s", !durable ? "no" : durable_always(durable) ? "always" : "everysec");
+}
+
 static int check_password(const struct server *server, struct change *change, struct error *error)
 {
     (void)server;
@@ -212,12 +223,6 @@ static void get_directory(struct server *server, char *text, size_t size)
     snprintf(text, size, "%s", server->data ? server->data : "");
 }
 
-static void get_no(struct server *server, char *text, size_t size)
-{
-    (void)server;
-    snprintf(text, size, "no");
-}
-
 static void get_one(struct server *server, char *text, size_t size)
 {
     (void)server;
@@ -238,8 +243,8 @@ static const struct own_setting own_settings[] = {
     {"active-defrag-cycle-min", get_cycle_min, check_cycle_min, apply_cycle_min},
     {"active-defrag-cycle-max", get_cycle_max, check_cycle_max, apply_cycle_max},
     {"save", get_empty, NULL, NULL},
-    {"appendonly", get_no, NULL, NULL},
-    {"appendfsync", get_no, NULL, NULL},
+    {"appendonly", get_append_only, NULL, NULL},
+    {"appendfsync", get_append_sync, NULL, NULL},
     {"dir", get_directory, NULL, NULL},
     {"databases", get_one, NULL, NULL},
 };

@@ -29,6 +29,8 @@ server_command_function expire_run, pexpire_run, expireat_run, pexpireat_run, pe
 server_point_function ttl_point, pttl_point, expiretime_point, pexpiretime_point;
 /* keyspace.c */
 server_command_function scan_run, keys_run, randomkey_run, flush_run;
+/* saving.c */
+server_command_function save_run, bgsave_run, bgrewriteaof_run, lastsave_run, waitaof_run;
 /* connection.c */
 server_command_function ping_run, echo_run, quit_run, reset_run, hello_run, auth_run, select_run;
 /* transactions.c */

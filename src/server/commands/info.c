@@ -116,19 +116,49 @@ static void section_memory(struct figures *f)
 }
 
 /* Of what every acknowledged write is safe: "memory", of nothing that ends its memory node; "process", of its
- * process's end too, where all pools lie in files. Neither is safe of a loss of power. */
+ * process's end too, where all pools lie in files; "disk-second" and "disk-always", of a loss of power too, but for
+ * the last second, or for nothing. */
 static const char *durability(const struct figures *f)
 {
+    if (f->server->options.durable)
+        return durable_always(f->server->options.durable) ? "disk-always" : "disk-second";
     return f->server->node_count && f->kept == f->server->node_count ? "process" : "memory";
 }
 
-/* There are no snapshots, and no log that could be replayed: tools that look for them find none. */
+/* In the words of Redis, whose tools look for them: a checkpoint is its snapshot, and what its log of commands was
+ * rewritten to; the journal is that log. */
+static void section_disk(struct figures *f)
+{
+    struct durable_stats stats = {.status = 0};
+    if (f->server->options.durable)
+        durable_stats(f->server->options.durable, &stats);
+    const bool on = f->server->options.durable != NULL;
+    text_add(&f->text,
+             "rdb_changes_since_last_save:%" PRIu64 "\r\nrdb_bgsave_in_progress:%d\r\nrdb_last_save_time:%" PRIu64
+             "\r\nrdb_last_bgsave_status:%s\r\nrdb_last_bgsave_time_sec:%" PRId64 "\r\nrdb_saves:%" PRIu64
+             "\r\naof_enabled:%d\r\naof_rewrite_in_progress:%d\r\naof_last_bgrewrite_status:%s"
+             "\r\naof_last_write_status:%s\r\n",
+             stats.changes, stats.saving, stats.saved_at ? stats.saved_at / 1000 : f->server->started_s,
+             stats.save_failed ? "err" : "ok", stats.saved_at ? (int64_t)(stats.save_ns / 1000000000) : -1,
+             stats.saves, on, stats.saving, stats.save_failed ? "err" : "ok", stats.status ? "err" : "ok");
+    if (!on)
+        return;
+    text_add(&f->text,
+             "aof_current_size:%" PRIu64 "\r\naof_base_size:%" PRIu64 "\r\naof_delayed_fsync:%" PRIu64
+             "\r\ndisk_bytes:%" PRIu64 "\r\ndisk_written_bytes:%" PRIu64 "\r\ndisk_behind_ms:%" PRIu64
+             "\r\ndisk_complete:%d\r\ndisk_syncs:%" PRIu64 "\r\ndisk_sync_usec:%" PRIu64
+             "\r\ndisk_sync_usec_longest:%" PRIu64 "\r\ndisk_error:%s\r\n",
+             stats.keeper.journal_bytes, stats.keeper.checkpoint_bytes, stats.feed.waits, stats.disk_bytes,
+             stats.keeper.bytes, stats.feed.behind_ns / 1000000, !stats.behind && !stats.status,
+             stats.keeper.syncs, stats.keeper.sync_ns / 1000, stats.keeper.sync_longest_ns / 1000,
+             stats.status ? stats.error.text : "");
+}
+
 static void section_persistence(struct figures *f)
 {
-    text_add(&f->text,
-             "loading:0\r\nasync_loading:0\r\nrdb_bgsave_in_progress:0\r\naof_enabled:0\r\n"
-             "aof_rewrite_in_progress:0\r\ndurability:%s\r\ndata_directory:%s\r\n",
-             durability(f), f->server->data ? f->server->data : "");
+    text_add(&f->text, "loading:0\r\nasync_loading:0\r\ndurability:%s\r\ndata_directory:%s\r\n", durability(f),
+             f->server->data ? f->server->data : "");
+    section_disk(f);
 }
 
 static void section_stats(struct figures *f)

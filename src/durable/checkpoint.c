@@ -1,0 +1,169 @@
+/*
+ * checkpoint.c - all keys with their values in one file, in key order, made beside the load; see keeper.h.
+ *
+ * The file is an archive (archive.h), which `banyan load` reads too. What the store had when it began is in it,
+ * or what took its place since; the journal from that moment on lies over it (K4).
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archive/archive.h"
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "durable/keeper_private.h"
+
+/* The kernel is to write while the checkpoint is made, so that its end, and other syncs, wait for little. */
+#define SYNC_BYTES (UINT64_C(8) << 20)
+
+struct checkpoint {
+    struct keeper *keeper;
+    uint64_t position, number; /* the journal's end when it began */
+    struct disk_file *file;    /* owned */
+    struct archive_writer *writer;
+    uint64_t written, synced;
+    char name[DISK_NAME_MAX + 1];
+    uint8_t last[FORMAT_KEY_MAX + 1]; /* the key that was written last, and a 0: the next ones' lower bound */
+    size_t last_length;               /* 0: none was */
+    struct error error;               /* of the visit */
+    uint64_t met;
+    bool written_whole;
+};
+
+static int write_out(void *context, const void *bytes, size_t length, struct error *error)
+{
+    struct checkpoint *checkpoint = context;
+    const struct disk_piece piece = {bytes, length};
+    int status = disk_write(checkpoint->file, checkpoint->written, &piece, 1, error);
+    checkpoint->written += status ? 0 : length;
+    if (!status && checkpoint->written - checkpoint->synced >= SYNC_BYTES) {
+        status = disk_sync(checkpoint->file, error);
+        checkpoint->synced = checkpoint->written;
+    }
+    return status;
+}
+
+static void checkpoint_free(struct checkpoint *checkpoint)
+{
+    archive_writer_destroy(checkpoint->writer);
+    disk_file_close(checkpoint->file);
+    free(checkpoint);
+}
+
+int checkpoint_begin(struct checkpoint **out, struct keeper *keeper, struct error *error)
+{
+    struct checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
+    *out = NULL;
+    if (!checkpoint)
+        return error_set(error, BANYAN_ENOMEM, "no memory for a checkpoint");
+    checkpoint->keeper = keeper;
+    checkpoint->position = journal_end(keeper->parts.journal);
+    checkpoint->number = keeper->checkpoint > keeper->parts.manifest->serial ? keeper->checkpoint
+                                                                             : keeper->parts.manifest->serial;
+    keeper->checkpoint = ++checkpoint->number; /* a manifest that could not be replaced may name any before it */
+    snprintf(checkpoint->name, sizeof checkpoint->name, MANIFEST_PREFIX "%08" PRIu64, checkpoint->number);
+    int status = disk_remove_if_there(keeper->parts.disk, checkpoint->name, error);
+    if (!status)
+        status = disk_create(keeper->parts.disk, checkpoint->name, &checkpoint->file, error);
+    if (!status)
+        status = archive_writer_create(&checkpoint->writer, ARCHIVE_ORDERED, clock_wall_ms(), 0,
+                                       write_out, checkpoint, error);
+    if (status)
+        checkpoint_free(checkpoint);
+    else
+        *out = checkpoint;
+    return status;
+}
+
+static bool visit(void *context, const void *key, size_t key_length, const struct store_value *value)
+{
+    struct checkpoint *checkpoint = context;
+    const struct archive_entry entry = {.key = key,
+                                        .key_length = key_length,
+                                        .value = value->bytes,
+                                        .value_length = value->length,
+                                        .expires = value->expires};
+    memcpy(checkpoint->last, key, key_length);
+    checkpoint->last[key_length] = 0;
+    checkpoint->last_length = key_length;
+    checkpoint->met++;
+    return !archive_add(checkpoint->writer, &entry, &checkpoint->error);
+}
+
+static int end_write(struct checkpoint *checkpoint, struct error *error)
+{
+    int status = archive_finish(checkpoint->writer, error);
+    if (!status)
+        status = disk_sync(checkpoint->file, error);
+    checkpoint->written_whole = !status;
+    return status;
+}
+
+int checkpoint_step(struct checkpoint *checkpoint, struct store_session *session, uint32_t keys,
+                    struct error *error)
+{
+    struct tree_range range = {.limit = keys};
+    assert(!checkpoint->written_whole);
+    if (checkpoint->last_length) { /* the least key behind the last one */
+        range.from = checkpoint->last;
+        range.from_length = checkpoint->last_length + 1;
+    }
+    checkpoint->met = 0;
+    int status = store_scan(session, &range, STORE_SCAN_VALUES, visit, checkpoint);
+    if (checkpoint->error.code) {
+        *error = checkpoint->error;
+        return error->code;
+    }
+    if (status)
+        return error_set(error, status, "%s", tree_session_error(store_session_tree(session))->text);
+    return checkpoint->met == keys ? 1 : end_write(checkpoint, error);
+}
+
+/* The manifest that names it. */
+static int name_it(struct checkpoint *checkpoint, struct error *error)
+{
+    struct keeper *keeper = checkpoint->keeper;
+    struct manifest *now = keeper->parts.manifest, next = *now;
+    struct archive_totals totals;
+    archive_totals(checkpoint->writer, &totals);
+    next.checkpoint = checkpoint->number;
+    next.position = checkpoint->position;
+    next.part_count = 1;
+    next.parts = calloc(1, sizeof *next.parts);
+    if (!next.parts)
+        return error_set(error, BANYAN_ENOMEM, "no memory for a manifest");
+    memcpy(next.parts[0].name, checkpoint->name, sizeof checkpoint->name);
+    next.parts[0].entries = totals.entries;
+    next.parts[0].bytes = totals.written;
+    int status = manifest_replace(keeper->parts.disk, now, &next, error);
+    if (status) {
+        free(next.parts);
+        return status;
+    }
+    manifest_free(now);
+    *now = next;
+    atomic_store_relaxed(&keeper->stats.checkpoint_keys, totals.entries); /* statistics, as below */
+    atomic_store_relaxed(&keeper->stats.checkpoint_bytes, totals.written);
+    atomic_add_relaxed(&keeper->stats.checkpoints, 1);
+    return journal_release(keeper->parts.journal, next.position, error);
+}
+
+int checkpoint_end(struct checkpoint *checkpoint, struct store_session *session, bool whole,
+                   struct error *error)
+{
+    struct keeper *keeper = checkpoint->keeper;
+    struct error ignored = {0};
+    assert(!whole || checkpoint->written_whole);
+    disk_file_close(checkpoint->file);
+    checkpoint->file = NULL;
+    /* What the scan has seen of later changes is in the journal too before the checkpoint counts (K4). */
+    int status = whole ? keeper_pass(keeper, session, error) : 0;
+    if (!whole || status)
+        (void)disk_remove_if_there(keeper->parts.disk, checkpoint->name, &ignored);
+    else
+        status = name_it(checkpoint, error); /* if it fails, the next opening removes what no manifest names */
+    checkpoint_free(checkpoint);
+    return status;
+}

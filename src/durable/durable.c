@@ -1,0 +1,572 @@
+/* durable.c - see durable.h. */
+#include "durable/durable.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/task.h"
+#include "base/thread.h"
+#include "base/wakeup.h"
+#include "pool/pool.h"
+
+#define SECOND_NS  UINT64_C(1000000000)
+#define LATE_NS    (2 * SECOND_NS) /* writers wait while the disk is further behind */
+#define LOCK_NS    SECOND_NS       /* for a process that is dying */
+#define FULL_NS    (SECOND_NS / 10) /* a disk without room is asked so often */
+#define AGAIN_NS   (10 * SECOND_NS) /* after a checkpoint that failed */
+#define INDEX      0u              /* the store is the only one of its directory */
+#define STEP_KEYS  1024u
+#define JOURNAL_LEAST (UINT64_C(64) << 20) /* a checkpoint is not worth less */
+#define FILE_LEAST    (UINT64_C(1) << 20)
+#define LOADING    "loading" /* a file: the pools do not hold yet what the directory does */
+#define IN_STEP    "in-step" /* a file: the last life has told the disk all that the pools hold */
+
+enum save { SAVE_NONE, SAVE_ASKED, SAVE_RUNS, SAVE_WRITTEN, SAVE_BROKEN };
+
+/* A thread with a session of its own. */
+struct helper {
+    struct durable *durable;
+    struct thread *thread;
+    struct pool_worker *worker;
+    struct tree_session *tree;
+    struct store_session *session;
+};
+
+struct durable {
+    struct durable_options options;
+    struct disk *disk;       /* owned, as all below */
+    struct manifest manifest;
+    bool named, loading, behind; /* named: the manifest is there */
+    struct durable_pools pools;
+    struct journal *journal;
+    struct feed *feed;
+    struct keeper *keeper;
+    struct helper keeps, saves;
+    bool stopping; /* atomic */
+    bool full;     /* the keeper's: it has said so */
+    /* The checkpoint: ASKED by any thread, RUNS from the keeper to the thread that writes it, WRITTEN or BROKEN
+     * back. */
+    uint32_t save; /* atomic */
+    struct checkpoint *checkpoint;
+    struct error save_error; /* with BROKEN */
+    struct spinlock lock;
+    struct wakeup *saver; /* guarded by the lock: the thread that writes waits; NULL: it works */
+    bool saver_called;    /* likewise */
+    uint64_t saved_at, save_ns, save_begun, save_marks, save_began_marks; /* atomic, statistics */
+    uint64_t save_count, save_failures;
+    bool save_failed;
+};
+
+/* ---- the directory ---- */
+
+static int file_exists(struct disk *disk, const char *name, bool *exists, struct error *error)
+{
+    struct disk_file *file;
+    int status = disk_open(disk, name, &file, error);
+    *exists = !status;
+    if (!status)
+        disk_file_close(file);
+    return status == BANYAN_ENOTFOUND ? 0 : status;
+}
+
+/* An empty file, which is there after a cut. */
+static int file_note(struct disk *disk, const char *name, struct error *error)
+{
+    struct disk_file *file;
+    int status = disk_create(disk, name, &file, error);
+    if (status == BANYAN_EEXIST)
+        return 0;
+    if (status)
+        return status;
+    status = disk_sync(file, error);
+    disk_file_close(file);
+    return status ? status : disk_sync_names(disk, error);
+}
+
+static int file_forget(struct disk *disk, const char *name, struct error *error)
+{
+    int status = disk_remove_if_there(disk, name, error);
+    return status ? status : disk_sync_names(disk, error);
+}
+
+/* Whose directory it is, from the manifest's own header: manifest_open wants to be told. */
+static int manifest_find(struct durable *durable, struct error *error)
+{
+    struct manifest_identity identity;
+    int status = manifest_identify(durable->disk, &identity, error);
+    if (status == BANYAN_ENOTFOUND)
+        return 0;
+    if (!status)
+        status = manifest_open(durable->disk, identity.cluster, identity.node, identity.nodes,
+                               &durable->manifest, error);
+    durable->named = !status;
+    return status;
+}
+
+int durable_open(struct durable **out, const char *path, const struct durable_options *options,
+                 struct error *error)
+{
+    const struct disk_real_options disk = {.limit = options->limit_bytes, .lock_wait = LOCK_NS};
+    struct durable *durable = calloc(1, sizeof *durable);
+    *out = durable;
+    if (!durable)
+        return error_set(error, BANYAN_ENOMEM, "no memory to keep data on a disk");
+    durable->options = *options;
+    int status = disk_real_open(&durable->disk, path, &disk, error);
+    if (!status)
+        status = manifest_find(durable, error);
+    if (!status)
+        status = file_exists(durable->disk, LOADING, &durable->loading, error);
+    if (status) {
+        durable_close(durable);
+        *out = NULL;
+    }
+    return status;
+}
+
+int durable_disown(const char *path, struct error *error)
+{
+    const struct disk_real_options options = {.lock_wait = LOCK_NS};
+    struct disk *disk;
+    int status = disk_real_open(&disk, path, &options, error);
+    if (status)
+        return status;
+    status = file_forget(disk, IN_STEP, error);
+    disk_close(disk);
+    return status;
+}
+
+uint64_t durable_cluster(const struct durable *durable)
+{
+    return durable->named ? durable->manifest.cluster : 0;
+}
+
+bool durable_loading(const struct durable *durable)
+{
+    return durable->loading;
+}
+
+int durable_load_begin(struct durable *durable, struct error *error)
+{
+    assert(durable->named);
+    durable->loading = true;
+    return file_note(durable->disk, LOADING, error);
+}
+
+/* ---- what a start finds ---- */
+
+static int journal_begin_life(struct durable *durable, struct persist_replay *replay, struct error *error)
+{
+    struct journal_reader reader = {.visit = replay ? persist_replay_record : NULL, .context = replay};
+    const uint64_t limit = durable->options.limit_bytes, file = limit / 32;
+    const struct journal_options options = {.cluster = durable->manifest.cluster,
+                                            .node = 0,
+                                            .from = durable->manifest.position,
+                                            .seed = durable->options.seed,
+                                            .file_bytes = !limit || file > JOURNAL_FILE_BYTES ? 0
+                                                          : file > FILE_LEAST                 ? file
+                                                                                              : FILE_LEAST};
+    int status = journal_open(&durable->journal, durable->disk, &options, &reader, error);
+    if (!status && reader.report.cut_bytes)
+        log_warning("%s: the last %llu bytes of the journal were cut off by the end of the process or of the power, "
+                    "and were promised to no one",
+                    disk_path(durable->disk), (unsigned long long)reader.report.cut_bytes);
+    return status;
+}
+
+static int load(struct durable *durable, uint64_t *keys, struct error *error)
+{
+    const struct durable_pools *pools = &durable->pools;
+    struct recovery_source source = {.disk = durable->disk, .manifest = &durable->manifest, .index = INDEX};
+    int status = persist_replay_create(&source.replay, &durable->disk, 1, error);
+    if (!status)
+        status = journal_begin_life(durable, source.replay, error);
+    if (!status)
+        status = recovery_run(&source, pools->store, pools->compute, pools->threads, pools->progress,
+                              pools->context, keys, error);
+    persist_replay_destroy(source.replay);
+    if (!status)
+        status = file_forget(durable->disk, LOADING, error);
+    durable->loading = durable->loading && status;
+    return status;
+}
+
+static int first_manifest(struct durable *durable, struct error *error)
+{
+    struct manifest next = {.cluster = durable->pools.cluster, .nodes = 1};
+    int status = manifest_replace(durable->disk, NULL, &next, error);
+    if (status)
+        return status;
+    durable->manifest = next;
+    durable->named = true;
+    return 0;
+}
+
+int durable_attach(struct durable *durable, const struct durable_pools *pools, uint64_t *keys,
+                   struct error *error)
+{
+    bool in_step = false;
+    int status = 0;
+    durable->pools = *pools;
+    *keys = 0;
+    assert(pools->load == durable->loading);
+    if (durable->named && durable->manifest.cluster != pools->cluster)
+        return error_set(error, BANYAN_EINVAL,
+                         "%s: the journal and the pools are of different stores: all files of a data directory are "
+                         "kept, copied and moved together",
+                         disk_path(durable->disk));
+    if (!durable->named) {
+        durable->behind = true; /* the pools may hold something */
+        status = first_manifest(durable, error);
+    } else {
+        status = file_exists(durable->disk, IN_STEP, &in_step, error);
+        durable->behind = !in_step && !pools->load;
+    }
+    if (!status)
+        status = file_forget(durable->disk, IN_STEP, error);
+    if (!status)
+        status = pools->load ? load(durable, keys, error) : journal_begin_life(durable, NULL, error);
+    return status;
+}
+
+/* ---- threads ---- */
+
+static void helper_close(struct helper *helper)
+{
+    if (helper->session)
+        store_session_destroy(helper->session);
+    tree_session_destroy(helper->tree);
+    if (helper->worker)
+        pool_worker_destroy(helper->worker);
+    *helper = (struct helper){.durable = helper->durable};
+}
+
+static int helper_open(struct durable *durable, struct helper *helper, struct error *error)
+{
+    helper->durable = durable;
+    int status = pool_worker_create(&helper->worker, tree_compute_pool(durable->pools.compute), error);
+    if (!status)
+        status = tree_session_create(&helper->tree, durable->pools.compute, helper->worker, error);
+    if (!status)
+        status = store_session_create(&helper->session, durable->pools.store, helper->tree, error);
+    return status;
+}
+
+/* ---- checkpoints ---- */
+
+static uint32_t save_state(const struct durable *durable)
+{
+    return atomic_load_acquire(&durable->save); /* acquire: with what the other thread has written before */
+}
+
+static void save_set(struct durable *durable, enum save save)
+{
+    atomic_store_release(&durable->save, save); /* release: as above */
+}
+
+static void saver_call(struct durable *durable)
+{
+    spinlock_lock(&durable->lock);
+    struct wakeup *saver = durable->saver;
+    durable->saver = NULL;
+    durable->saver_called = true;
+    spinlock_unlock(&durable->lock);
+    if (saver)
+        wakeup_give(saver);
+}
+
+static void saver_wait(struct durable *durable)
+{
+    struct wakeup wakeup;
+    wakeup_init(&wakeup);
+    spinlock_lock(&durable->lock);
+    const bool called = durable->saver_called;
+    durable->saver_called = false;
+    if (!called)
+        durable->saver = &wakeup;
+    spinlock_unlock(&durable->lock);
+    if (!called)
+        wakeup_wait(&wakeup);
+    spinlock_lock(&durable->lock);
+    durable->saver_called = false;
+    spinlock_unlock(&durable->lock);
+}
+
+/* Half of the time, so that the load goes on beside it. */
+static void save_write(struct durable *durable, struct helper *helper)
+{
+    int more = 1;
+    while (more == 1 && !atomic_load_acquire(&durable->stopping)) { /* acquire: a flag that orders nothing else */
+        const uint64_t begun = task_now();
+        more = checkpoint_step(durable->checkpoint, helper->session, STEP_KEYS, &durable->save_error);
+        task_sleep(task_now() - begun);
+    }
+    if (more == 1)
+        more = error_set(&durable->save_error, BANYAN_EABORT, "the server stops");
+    save_set(durable, more ? SAVE_BROKEN : SAVE_WRITTEN);
+    feed_wake(durable->feed);
+}
+
+static void saver_main(void *context)
+{
+    struct helper *helper = context;
+    struct durable *durable = helper->durable;
+    while (!atomic_load_acquire(&durable->stopping)) { /* acquire: as above */
+        if (save_state(durable) == SAVE_RUNS)
+            save_write(durable, helper);
+        else
+            saver_wait(durable);
+    }
+    if (save_state(durable) == SAVE_RUNS)
+        save_write(durable, helper);
+}
+
+static void save_begin(struct durable *durable)
+{
+    struct feed_stats feed;
+    struct error *error = &durable->save_error;
+    feed_stats(durable->feed, &feed);
+    error_clear(error);
+    atomic_store_relaxed(&durable->save_begun, task_now()); /* statistics, as the next one */
+    atomic_store_relaxed(&durable->save_began_marks, feed.marks);
+    if (checkpoint_begin(&durable->checkpoint, durable->keeper, error)) {
+        durable->checkpoint = NULL;
+        save_set(durable, SAVE_BROKEN);
+        return;
+    }
+    log_info("%s: a checkpoint begins", disk_path(durable->disk));
+    save_set(durable, SAVE_RUNS);
+    saver_call(durable);
+}
+
+static void save_told(struct durable *durable, int status)
+{
+    const uint64_t took = task_now() - atomic_load_relaxed(&durable->save_begun); /* statistics, as all below */
+    atomic_store_relaxed(&durable->save_failed, status != 0);
+    atomic_add_relaxed(status ? &durable->save_failures : &durable->save_count, 1);
+    if (status) {
+        if (status != BANYAN_EABORT)
+            log_warning("%s: the checkpoint failed: %s", disk_path(durable->disk), durable->save_error.text);
+        return;
+    }
+    atomic_store_relaxed(&durable->save_ns, took);
+    atomic_store_relaxed(&durable->saved_at, clock_wall_ms());
+    atomic_store_relaxed(&durable->save_marks, atomic_load_relaxed(&durable->save_began_marks));
+    atomic_store_relaxed(&durable->behind, false);
+    log_info("%s: the checkpoint is whole: %llu keys, %llu bytes, after %.1f s", disk_path(durable->disk),
+             (unsigned long long)durable->manifest.parts[0].entries,
+             (unsigned long long)durable->manifest.parts[0].bytes, (double)took / 1e9);
+}
+
+/* Of one that was written, or could not be. */
+static void save_end(struct durable *durable, struct helper *helper)
+{
+    const bool whole = save_state(durable) == SAVE_WRITTEN;
+    int status = whole ? 0 : durable->save_error.code;
+    if (durable->checkpoint) {
+        struct error error = {0};
+        int ended = checkpoint_end(durable->checkpoint, helper->session, whole, &error);
+        if (ended && !status) {
+            durable->save_error = error;
+            status = ended;
+        }
+    }
+    durable->checkpoint = NULL;
+    save_told(durable, status);
+    save_set(durable, SAVE_NONE);
+}
+
+/* The journal is longer than what a checkpoint would be, or takes what the limit leaves beside two of them. */
+static bool save_due(const struct durable *durable)
+{
+    const uint64_t limit = durable->options.limit_bytes;
+    const uint64_t last = durable->manifest.part_count ? durable->manifest.parts[0].bytes : 0;
+    const uint64_t journal = journal_end(durable->journal) - durable->manifest.position;
+    uint64_t due = last > JOURNAL_LEAST ? last : JOURNAL_LEAST;
+    if (limit && due > (limit > 2 * last ? (limit - 2 * last) / 4 : 0))
+        due = limit > 2 * last ? (limit - 2 * last) / 4 : 0;
+    if (limit && due < FILE_LEAST)
+        due = FILE_LEAST;
+    return durable->behind || journal > due;
+}
+
+static void saves_look(struct durable *durable, struct helper *helper)
+{
+    switch ((enum save)save_state(durable)) {
+    case SAVE_NONE:
+        if (save_due(durable) && (!durable->save_failed || task_now() - durable->save_begun > AGAIN_NS))
+            save_begin(durable);
+        break;
+    case SAVE_ASKED:
+        save_begin(durable);
+        break;
+    case SAVE_RUNS:
+        break;
+    case SAVE_WRITTEN:
+    case SAVE_BROKEN:
+        save_end(durable, helper);
+        break;
+    }
+}
+
+int durable_save(struct durable *durable, struct error *error)
+{
+    uint32_t none = SAVE_NONE;
+    int status = feed_error(durable->feed, error);
+    if (status)
+        return status;
+    if (!atomic_swap_relaxed(&durable->save, &none, SAVE_ASKED)) /* asks for something, and says nothing */
+        return error_set(error, BANYAN_EBUSY, "a checkpoint is under way");
+    feed_wake(durable->feed);
+    return 0;
+}
+
+/* ---- the keeper ---- */
+
+static void told_full(struct durable *durable, int status, const struct error *error)
+{
+    if (status && !durable->full)
+        log_warning("%s: %s; writes wait, and are refused, until there is room%s", disk_path(durable->disk),
+                    error->text, status == BANYAN_ENOSPC ? "" : " or for ever");
+    else if (!status && durable->full)
+        log_info("%s: there is room again, and all that was changed is on the disk", disk_path(durable->disk));
+    durable->full = status != 0;
+}
+
+static int keep_once(struct durable *durable, struct helper *helper)
+{
+    struct error error = {0};
+    if (!durable->full && !feed_marked(durable->feed) && !feed_wanted(durable->feed))
+        return 0;
+    int status = keeper_pass(durable->keeper, helper->session, &error);
+    if (!status || status == BANYAN_ENOSPC) {
+        told_full(durable, status, &error);
+    } else {
+        log_error("%s: what is changed from now on does not outlive a loss of power, and writes are refused: %s. "
+                  "See to the disk, then start the server again",
+                  disk_path(durable->disk), error.text);
+    }
+    return status;
+}
+
+static void keeper_main(void *context)
+{
+    struct helper *helper = context;
+    struct durable *durable = helper->durable;
+    int status = 0;
+    while (!atomic_load_acquire(&durable->stopping)) { /* acquire: a flag that orders nothing else */
+        if (!status || status == BANYAN_ENOSPC)
+            status = keep_once(durable, helper);
+        saves_look(durable, helper);
+        if (!durable->options.always || status)
+            feed_sleep(durable->feed, status ? FULL_NS : SECOND_NS);
+        else
+            feed_sleep(durable->feed, 0);
+    }
+}
+
+int durable_start(struct durable *durable, unsigned lanes, struct error *error)
+{
+    const struct feed_options feed = {.lanes = lanes, .late_ns = durable->options.always ? 0 : LATE_NS};
+    const struct keeper_parts parts = {
+        .disk = durable->disk, .journal = durable->journal, .manifest = &durable->manifest, .index = INDEX};
+    int status = feed_create(&durable->feed, &feed, error);
+    struct keeper_parts complete = parts;
+    complete.feed = durable->feed;
+    if (!status)
+        status = keeper_create(&durable->keeper, &complete, error);
+    if (!status)
+        status = helper_open(durable, &durable->keeps, error);
+    if (!status)
+        status = helper_open(durable, &durable->saves, error);
+    if (!status)
+        status = thread_start(&durable->saves.thread, saver_main, &durable->saves, error);
+    if (!status)
+        status = thread_start(&durable->keeps.thread, keeper_main, &durable->keeps, error);
+    return status;
+}
+
+static void threads_end(struct durable *durable)
+{
+    atomic_store_release(&durable->stopping, true); /* a flag that orders nothing else */
+    if (durable->keeps.thread) {
+        feed_wake(durable->feed);
+        thread_join(durable->keeps.thread);
+        durable->keeps.thread = NULL;
+    }
+    if (durable->saves.thread) {
+        saver_call(durable);
+        thread_join(durable->saves.thread);
+        durable->saves.thread = NULL;
+    }
+}
+
+int durable_stop(struct durable *durable, struct error *error)
+{
+    int status = 0;
+    if (!durable->keeper)
+        return 0;
+    threads_end(durable);
+    if (save_state(durable) == SAVE_WRITTEN || save_state(durable) == SAVE_BROKEN)
+        save_end(durable, &durable->keeps);
+    status = feed_error(durable->feed, error);
+    if (!status || status == BANYAN_ENOSPC)
+        status = keeper_pass(durable->keeper, durable->keeps.session, error);
+    if (!status && !durable->behind)
+        status = file_note(durable->disk, IN_STEP, error);
+    return status;
+}
+
+void durable_close(struct durable *durable)
+{
+    if (!durable)
+        return;
+    if (durable->feed)
+        threads_end(durable);
+    helper_close(&durable->keeps);
+    helper_close(&durable->saves);
+    keeper_destroy(durable->keeper);
+    feed_destroy(durable->feed);
+    journal_close(durable->journal);
+    manifest_free(&durable->manifest);
+    disk_close(durable->disk);
+    free(durable);
+}
+
+/* ---- for others ---- */
+
+struct feed_writer durable_writer(struct durable *durable, unsigned lane)
+{
+    return (struct feed_writer){.feed = durable->feed, .lane = lane};
+}
+
+bool durable_always(const struct durable *durable)
+{
+    return durable->options.always;
+}
+
+struct feed *durable_feed(struct durable *durable)
+{
+    return durable->feed;
+}
+
+void durable_stats(struct durable *durable, struct durable_stats *stats)
+{
+    *stats = (struct durable_stats){/* statistics: relaxed */
+                                    .disk_bytes = disk_used(durable->disk),
+                                    .saved_at = atomic_load_relaxed(&durable->saved_at),
+                                    .save_ns = atomic_load_relaxed(&durable->save_ns),
+                                    .saves = atomic_load_relaxed(&durable->save_count),
+                                    .saves_failed = atomic_load_relaxed(&durable->save_failures),
+                                    .saving = save_state(durable) != SAVE_NONE,
+                                    .behind = atomic_load_relaxed(&durable->behind),
+                                    .save_failed = atomic_load_relaxed(&durable->save_failed)};
+    feed_stats(durable->feed, &stats->feed);
+    keeper_stats(durable->keeper, &stats->keeper);
+    stats->changes = stats->feed.marks - atomic_load_relaxed(&durable->save_marks);
+    stats->status = feed_error(durable->feed, &stats->error);
+}

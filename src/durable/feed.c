@@ -1,0 +1,375 @@
+/* feed.c - see feed.h. */
+#include "durable/feed.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/task.h"
+#include "base/wakeup.h"
+
+#define LANE_BYTES (4u << 20)
+#define KEY_MAX    255u
+#define SECOND_NS  UINT64_C(1000000000)
+#define WAIT_NS    (5 * SECOND_NS)
+#define LOOK_NS    UINT64_C(1000000) /* between two looks of a mark that waits */
+#define SLEEP_NS   UINT64_C(5000000) /* ... of the keeper, where it may not sleep for ever */
+
+struct feed_lane {
+    struct spinlock lock;
+    /* guarded by the lock: */
+    uint8_t *bytes; /* owned */
+    uint32_t used, count;
+    uint64_t taken; /* the last pass that took it */
+    uint64_t since; /* when the first of them was marked */
+    uint64_t marks;
+    uint8_t *spare; /* owned: the keeper's */
+} __attribute__((aligned(64)));
+
+struct feed_waiter {
+    struct feed_waiter *next;
+    uint64_t ticket;
+    struct wakeup wakeup;
+};
+
+struct feed {
+    struct feed_options options;
+    struct feed_lane *lanes; /* owned */
+    uint64_t pass, safe;     /* atomic: the last one that began, the last one that is safe */
+    uint64_t oldest;         /* atomic: no change that is not safe was marked before; 0: none is unsafe */
+    uint32_t failed;         /* atomic: 0, or minus an error */
+    uint64_t waits, wait_ns; /* atomic, statistics */
+    struct spinlock lock;
+    /* guarded by the lock: */
+    struct feed_waiter *waiters;
+    uint64_t hurried; /* a pass up to which tasks wait without being in the list */
+    struct error error;
+    uint64_t pass_since; /* when the oldest change of the pass under way was marked; 0: it has none */
+    struct task *keeper; /* sleeps; NULL: it does not */
+    uint32_t wanted;     /* atomic: it is to go on */
+};
+
+/* ---- life ---- */
+
+static bool lanes_make(struct feed *feed)
+{
+    for (unsigned i = 0; i < feed->options.lanes; i++) {
+        struct feed_lane *lane = &feed->lanes[i];
+        lane->bytes = malloc(feed->options.lane_bytes);
+        lane->spare = malloc(feed->options.lane_bytes);
+        if (!lane->bytes || !lane->spare)
+            return false;
+    }
+    return true;
+}
+
+int feed_create(struct feed **out, const struct feed_options *options, struct error *error)
+{
+    struct feed *feed = calloc(1, sizeof *feed);
+    *out = feed;
+    if (feed) {
+        feed->options = *options;
+        feed->options.lane_bytes = options->lane_bytes ? options->lane_bytes : LANE_BYTES;
+        feed->options.wait_ns = options->wait_ns ? options->wait_ns : WAIT_NS;
+        assert(feed->options.lane_bytes > KEY_MAX);
+        feed->lanes = aligned_alloc(64, options->lanes * sizeof *feed->lanes);
+        if (feed->lanes)
+            memset(feed->lanes, 0, options->lanes * sizeof *feed->lanes);
+    }
+    if (feed && feed->lanes && lanes_make(feed))
+        return 0;
+    feed_destroy(feed);
+    *out = NULL;
+    return error_set(error, BANYAN_ENOMEM, "no memory to note which keys have changed");
+}
+
+void feed_destroy(struct feed *feed)
+{
+    if (!feed)
+        return;
+    assert(!feed->waiters);
+    for (unsigned i = 0; feed->lanes && i < feed->options.lanes; i++) {
+        free(feed->lanes[i].bytes);
+        free(feed->lanes[i].spare);
+    }
+    free(feed->lanes);
+    free(feed);
+}
+
+/* ---- the keeper's sleep ---- */
+
+void feed_wake(struct feed *feed)
+{
+    spinlock_lock(&feed->lock);
+    atomic_store_relaxed(&feed->wanted, 1); /* the lock orders it */
+    struct task *keeper = feed->keeper;
+    feed->keeper = NULL;
+    if (keeper)
+        task_unpark(keeper); /* under the lock, which the keeper takes before it ends */
+    spinlock_unlock(&feed->lock);
+}
+
+static bool wanted_take(struct feed *feed, bool parks)
+{
+    spinlock_lock(&feed->lock);
+    const bool wanted = atomic_load_relaxed(&feed->wanted); /* the lock orders it */
+    feed->keeper = parks && !wanted ? task_self() : NULL;
+    atomic_store_relaxed(&feed->wanted, 0); /* likewise */
+    spinlock_unlock(&feed->lock);
+    return wanted;
+}
+
+void feed_sleep(struct feed *feed, uint64_t most_ns)
+{
+    const uint64_t begun = task_now();
+    if (!most_ns) {
+        if (!wanted_take(feed, true))
+            task_park();
+        wanted_take(feed, false);
+        return;
+    }
+    while (!wanted_take(feed, false) && task_now() - begun < most_ns)
+        task_sleep(SLEEP_NS);
+}
+
+/* ---- waiting ---- */
+
+int feed_error(struct feed *feed, struct error *error)
+{
+    const uint64_t oldest = atomic_load_relaxed(&feed->oldest); /* a hint of the pace */
+    const uint64_t now = oldest ? task_now() : 0;
+    if (now > oldest && now - oldest > feed->options.wait_ns)
+        return error_set(error, BANYAN_EBUSY, "the disk has not taken a change for %llu s",
+                         (unsigned long long)((now - oldest) / SECOND_NS));
+    if (!atomic_load_acquire(&feed->failed)) /* acquire: the message is there */
+        return 0;
+    spinlock_lock(&feed->lock);
+    const int status = feed->error.code;
+    if (error && status)
+        *error = feed->error;
+    spinlock_unlock(&feed->lock);
+    return status;
+}
+
+uint64_t feed_ticket(const struct feed *feed)
+{
+    return atomic_load_acquire(&feed->pass) + 1; /* acquire: lanes were taken by this pass or an earlier one */
+}
+
+int feed_wait(struct feed *feed, uint64_t ticket, struct error *error)
+{
+    struct feed_waiter waiter = {.ticket = ticket};
+    /* Acquire: what was read of the disk's state belongs to that pass. */
+    while (atomic_load_acquire(&feed->safe) < ticket) {
+        int status = feed_error(feed, error);
+        if (status && status != BANYAN_EBUSY)
+            return status;
+        wakeup_init(&waiter.wakeup);
+        spinlock_lock(&feed->lock);
+        const bool waits = feed->safe < ticket && !feed->failed;
+        if (waits) {
+            waiter.next = feed->waiters;
+            feed->waiters = &waiter;
+        }
+        spinlock_unlock(&feed->lock);
+        if (!waits)
+            continue;
+        feed_wake(feed);
+        wakeup_wait(&waiter.wakeup);
+    }
+    return 0;
+}
+
+bool feed_safe(const struct feed *feed, uint64_t ticket)
+{
+    return atomic_load_acquire(&feed->safe) >= ticket; /* acquire: as feed_wait */
+}
+
+void feed_hurry(struct feed *feed, uint64_t ticket)
+{
+    spinlock_lock(&feed->lock);
+    const bool news = ticket > feed->hurried;
+    if (news)
+        feed->hurried = ticket;
+    spinlock_unlock(&feed->lock);
+    if (news)
+        feed_wake(feed);
+}
+
+bool feed_wanted(struct feed *feed)
+{
+    spinlock_lock(&feed->lock);
+    const bool wanted = feed->waiters != NULL || feed->hurried > feed->safe;
+    spinlock_unlock(&feed->lock);
+    return wanted;
+}
+
+uint64_t feed_marked(struct feed *feed)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < feed->options.lanes; i++) {
+        spinlock_lock(&feed->lanes[i].lock);
+        bytes += feed->lanes[i].used;
+        spinlock_unlock(&feed->lanes[i].lock);
+    }
+    return bytes;
+}
+
+/* Those whose pass is safe, or all, go on. */
+static void waiters_wake(struct feed *feed, uint64_t safe, bool all)
+{
+    struct feed_waiter *go = NULL, **at = &feed->waiters;
+    while (*at) {
+        struct feed_waiter *waiter = *at;
+        if (!all && waiter->ticket > safe) {
+            at = &waiter->next;
+            continue;
+        }
+        *at = waiter->next;
+        waiter->next = go;
+        go = waiter;
+    }
+    while (go) {
+        struct feed_waiter *waiter = go;
+        go = waiter->next;
+        wakeup_give(&waiter->wakeup);
+    }
+}
+
+/* ---- marks ---- */
+
+static bool late(const struct feed *feed, uint64_t now)
+{
+    const uint64_t oldest = atomic_load_relaxed(&feed->oldest); /* a hint of the pace */
+    return feed->options.late_ns && oldest && now > oldest && now - oldest > feed->options.late_ns;
+}
+
+/* Waits until the lane has room, and the disk is near enough. False: the disk has failed for ever. */
+static bool room_wait(struct feed *feed, struct feed_lane *lane, uint32_t bytes)
+{
+    const uint64_t begun = task_now();
+    struct error error = {0};
+    bool room = false;
+    while (!room && (!feed_error(feed, &error) || error.code != BANYAN_EUNKNOWN)) {
+        feed_wake(feed);
+        task_sleep(LOOK_NS);
+        spinlock_lock(&lane->lock);
+        room = lane->used + bytes <= feed->options.lane_bytes && !late(feed, task_now());
+        spinlock_unlock(&lane->lock);
+        error_clear(&error);
+    }
+    atomic_add_relaxed(&feed->waits, 1);                    /* statistics */
+    atomic_add_relaxed(&feed->wait_ns, task_now() - begun); /* statistics */
+    return room;
+}
+
+void feed_mark(void *context, const void *key, size_t length)
+{
+    struct feed_writer *writer = context;
+    struct feed *feed = writer->feed;
+    struct feed_lane *lane = &feed->lanes[writer->lane];
+    const uint32_t bytes = (uint32_t)length + 1;
+    assert(length <= KEY_MAX);
+    for (;;) {
+        const uint64_t now = task_now();
+        spinlock_lock(&lane->lock);
+        const uint32_t used = lane->used;
+        const bool room = used + bytes <= feed->options.lane_bytes && !late(feed, now);
+        if (room) {
+            lane->bytes[used] = (uint8_t)length;
+            memcpy(lane->bytes + used + 1, key, length);
+            lane->used = used + bytes;
+            lane->since = lane->count++ ? lane->since : now;
+            lane->marks++;
+            writer->ticket = lane->taken + 1;
+        }
+        spinlock_unlock(&lane->lock);
+        if (room && used < feed->options.lane_bytes / 2 && used + bytes >= feed->options.lane_bytes / 2)
+            feed_wake(feed);
+        if (room)
+            return;
+        if (!room_wait(feed, lane, bytes)) { /* for ever: the next life makes a whole copy (K5) */
+            writer->ticket = UINT64_MAX;
+            return;
+        }
+    }
+}
+
+/* ---- passes ---- */
+
+unsigned feed_lanes(const struct feed *feed)
+{
+    return feed->options.lanes;
+}
+
+uint64_t feed_begin(struct feed *feed)
+{
+    feed->pass_since = 0;
+    return atomic_add_release(&feed->pass, 1) + 1; /* release: with the lanes that earlier passes took */
+}
+
+void feed_take(struct feed *feed, unsigned number, const uint8_t **bytes, uint32_t *used, uint32_t *count)
+{
+    struct feed_lane *lane = &feed->lanes[number];
+    spinlock_lock(&lane->lock);
+    uint8_t *full = lane->bytes;
+    lane->bytes = lane->spare;
+    lane->spare = full;
+    *bytes = full;
+    *used = lane->used;
+    *count = lane->count;
+    const uint64_t since = lane->count ? lane->since : 0;
+    lane->used = lane->count = 0;
+    lane->taken = atomic_load_relaxed(&feed->pass); /* the keeper's own */
+    spinlock_unlock(&lane->lock);
+    if (since && (!feed->pass_since || since < feed->pass_since))
+        feed->pass_since = since;
+    if (feed->pass_since && !atomic_load_relaxed(&feed->oldest)) /* the keeper's own */
+        atomic_store_relaxed(&feed->oldest, feed->pass_since); /* a hint */
+}
+
+void feed_done(struct feed *feed, uint64_t pass)
+{
+    spinlock_lock(&feed->lock);
+    assert(pass > feed->safe);
+    atomic_store_release(&feed->safe, pass); /* release: what the keeper knows of the disk */
+    if (feed->failed && feed->error.code == BANYAN_ENOSPC) {
+        error_clear(&feed->error);
+        atomic_store_release(&feed->failed, 0); /* with the message */
+    }
+    atomic_store_relaxed(&feed->oldest, 0); /* a hint */
+    waiters_wake(feed, pass, false);
+    spinlock_unlock(&feed->lock);
+}
+
+void feed_fail(struct feed *feed, const struct error *error)
+{
+    assert(error->code);
+    spinlock_lock(&feed->lock);
+    /* What failed for ever stays what was said. */
+    if (!feed->failed || feed->error.code == BANYAN_ENOSPC)
+        feed->error = *error;
+    atomic_store_release(&feed->failed, 1); /* with the message */
+    waiters_wake(feed, 0, true);
+    spinlock_unlock(&feed->lock);
+}
+
+void feed_stats(struct feed *feed, struct feed_stats *stats)
+{
+    const uint64_t now = task_now();
+    uint64_t oldest = atomic_load_relaxed(&feed->oldest); /* statistics, as all below */
+    *stats = (struct feed_stats){.passes = atomic_load_relaxed(&feed->pass),
+                                 .safe = atomic_load_relaxed(&feed->safe),
+                                 .waits = atomic_load_relaxed(&feed->waits),
+                                 .wait_ns = atomic_load_relaxed(&feed->wait_ns)};
+    for (unsigned i = 0; i < feed->options.lanes; i++) {
+        struct feed_lane *lane = &feed->lanes[i];
+        spinlock_lock(&lane->lock);
+        stats->marks += lane->marks;
+        if (lane->count && (!oldest || lane->since < oldest))
+            oldest = lane->since;
+        spinlock_unlock(&lane->lock);
+    }
+    stats->behind_ns = oldest && now > oldest ? now - oldest : 0;
+}

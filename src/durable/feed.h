@@ -1,0 +1,86 @@
+/*
+ * feed.h - which keys of a store have changed since they were last copied to a disk: sets of names, without
+ * values (rule K1, docs/internals/durability.md).
+ *
+ * Each thread that changes keys has a lane, and each of its tasks a writer. The keeper (keeper.h) takes all
+ * lanes in passes, which are numbered from 1. A key that is marked before a pass takes its lane is in that
+ * pass or was in an earlier one; what the keeper reads of it then is what the mark was made for, or newer.
+ *
+ * A mark copies the key into its lane under a lock that only the keeper contends for. Memory: two buffers for
+ * each lane. Where a lane is full, or where the disk is further behind than it may be, a mark waits, so that
+ * writers go no faster than the disk.
+ */
+#ifndef DURABLE_FEED_H
+#define DURABLE_FEED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/error.h"
+
+struct feed;
+
+struct feed_options {
+    unsigned lanes;
+    uint32_t lane_bytes; /* of each buffer; 0: 4 MiB. At least the longest key and a byte */
+    /* A mark waits while a change that is older than this is not on the disk; 0: it never does. ns */
+    uint64_t late_ns;
+    uint64_t wait_ns; /* while one is older than this feed_error says BANYAN_EBUSY; 0: 5 s */
+};
+int feed_create(struct feed **feed, const struct feed_options *options, struct error *error);
+/* No task waits, and no one marks any more. NULL: does nothing. */
+void feed_destroy(struct feed *feed);
+
+/* ---- those who change keys ---- */
+
+struct feed_writer {
+    struct feed *feed;
+    unsigned lane;
+    uint64_t ticket; /* the pass behind which all that was marked is safe; 0: nothing was */
+};
+/* A store_changed_function (store.h); its context is a feed_writer. May suspend: for as long as the disk has no
+ * room, if need be. Where it has failed for ever nothing is noted. */
+void feed_mark(void *writer, const void *key, size_t length);
+/* Suspends until that pass, and its sync, are through: 0. Else as feed_error. */
+int feed_wait(struct feed *feed, uint64_t ticket, struct error *error);
+/* The ticket of all that was marked by any task before the call. */
+uint64_t feed_ticket(const struct feed *feed);
+/* Whether that pass is safe. Any thread. */
+bool feed_safe(const struct feed *feed, uint64_t ticket);
+/* Passes are made up to that one, as if a task waited for it. Any thread; does not wait. */
+void feed_hurry(struct feed *feed, uint64_t ticket);
+/* Whether the disk takes changes. Not 0: it has failed, for ever (BANYAN_EUNKNOWN), has no room at the moment
+ * (BANYAN_ENOSPC), or is far behind (BANYAN_EBUSY); no change may begin. Any thread; some nanoseconds where all
+ * is well. */
+int feed_error(struct feed *feed, struct error *error);
+
+/* ---- the keeper: one task ---- */
+
+/* Until a task waits for a pass, a lane is half full, feed_wake is called, or the time is over (0: it never is).
+ * May return earlier. */
+void feed_sleep(struct feed *feed, uint64_t most_ns);
+/* Any thread. */
+void feed_wake(struct feed *feed);
+/* Whether a task waits for a pass. Any thread. */
+bool feed_wanted(struct feed *feed);
+/* Bytes of keys that are marked, and not taken. Any thread. */
+uint64_t feed_marked(struct feed *feed);
+/* Begins a pass, and returns its number. */
+uint64_t feed_begin(struct feed *feed);
+/* The lane's keys, each behind a byte with its length: the keeper's until it takes that lane again. */
+void feed_take(struct feed *feed, unsigned lane, const uint8_t **bytes, uint32_t *used, uint32_t *count);
+unsigned feed_lanes(const struct feed *feed);
+/* All of the pass is on the disk. */
+void feed_done(struct feed *feed, uint64_t pass);
+/* From now on feed_error says so. BANYAN_ENOSPC ends with the next feed_done. */
+void feed_fail(struct feed *feed, const struct error *error);
+
+struct feed_stats {
+    uint64_t marks, passes, safe; /* safe: the last pass that is */
+    uint64_t waits, wait_ns;      /* of marks */
+    uint64_t behind_ns;           /* the oldest change that is not on the disk may be so old; 0: all are */
+};
+/* Any thread. */
+void feed_stats(struct feed *feed, struct feed_stats *stats);
+
+#endif

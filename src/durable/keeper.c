@@ -1,0 +1,284 @@
+/* keeper.c - passes: from names in the feed to values in the journal; see keeper.h. */
+#include "durable/keeper.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/task.h"
+#include "durable/keeper_private.h"
+#include "persist/format.h"
+
+#define SEEN_LEAST 256u
+
+/* ---- life ---- */
+
+int keeper_create(struct keeper **out, const struct keeper_parts *parts, struct error *error)
+{
+    struct keeper *keeper = calloc(1, sizeof *keeper);
+    *out = keeper;
+    if (keeper) {
+        keeper->parts = *parts;
+        keeper->record = malloc(JOURNAL_LENGTH_MAX);
+    }
+    if (keeper && keeper->record)
+        return 0;
+    keeper_destroy(keeper);
+    *out = NULL;
+    return error_set(error, BANYAN_ENOMEM, "no memory to keep keys on a disk");
+}
+
+void keeper_destroy(struct keeper *keeper)
+{
+    if (!keeper)
+        return;
+    free(keeper->record);
+    free(keeper->names);
+    free(keeper->seen);
+    free(keeper);
+}
+
+static void count(uint64_t *counter, uint64_t more)
+{
+    atomic_add_relaxed(counter, more); /* statistics */
+}
+
+/* ---- the journal ---- */
+
+static int sync(struct keeper *keeper, struct error *error)
+{
+    uint64_t safe;
+    const uint64_t begun = task_now();
+    int status = journal_sync(keeper->parts.journal, &safe, error);
+    const uint64_t took = task_now() - begun;
+    count(&keeper->stats.syncs, 1);
+    count(&keeper->stats.sync_ns, took);
+    if (took > atomic_load_relaxed(&keeper->stats.sync_longest_ns)) /* statistics, of this task alone */
+        atomic_store_relaxed(&keeper->stats.sync_longest_ns, took);
+    return status;
+}
+
+/* Syncs where the buffer is full. */
+static int append(struct keeper *keeper, enum persist_kind kind, const void *bytes, uint32_t length,
+                  struct error *error)
+{
+    uint64_t position;
+    int status = journal_append(keeper->parts.journal, (uint8_t)kind, bytes, length, &position, error);
+    if (status == BANYAN_EBUSY) {
+        status = sync(keeper, error);
+        if (!status)
+            status = journal_append(keeper->parts.journal, (uint8_t)kind, bytes, length, &position, error);
+    }
+    if (!status)
+        count(&keeper->stats.bytes, length + JOURNAL_RECORD_BYTES);
+    return status;
+}
+
+static int record_end(struct keeper *keeper, struct error *error)
+{
+    int status = 0;
+    if (keeper->used)
+        status = append(keeper, PERSIST_VALUES, keeper->record, keeper->used, error);
+    if (!status)
+        keeper->used = 0;
+    return status;
+}
+
+/* The parts of a long value; its entry comes right behind them (K3). */
+static int parts_add(struct keeper *keeper, const struct persist_value *value, const uint8_t *bytes,
+                     struct error *error)
+{
+    int status = record_end(keeper, error);
+    for (uint32_t at = 0; !status && at < value->length;) {
+        const uint32_t left = value->length - at, part = left < JOURNAL_LENGTH_MAX ? left : JOURNAL_LENGTH_MAX;
+        status = append(keeper, PERSIST_BYTES, bytes + at, part, error);
+        at += part;
+    }
+    return status;
+}
+
+static int value_add(struct keeper *keeper, const uint8_t *key, uint32_t key_length,
+                     const struct store_value *found, struct error *error)
+{
+    struct persist_value value = {.key = {key, key_length},
+                                  .index = keeper->parts.index,
+                                  .deleted = found == NULL,
+                                  .length = found ? (uint32_t)found->length : 0,
+                                  .expires = found ? found->expires : 0};
+    int status = 0;
+    value.apart = value.length > PERSIST_VALUE_SHORT;
+    if (value.apart)
+        status = parts_add(keeper, &value, found->bytes, error);
+    else if (found)
+        value.bytes = found->bytes;
+    if (!status && keeper->used + persist_value_bytes(&value) > JOURNAL_LENGTH_MAX)
+        status = record_end(keeper, error);
+    if (status)
+        return status;
+    persist_value_encode(&value, keeper->record + keeper->used);
+    keeper->used += persist_value_bytes(&value);
+    count(value.deleted ? &keeper->stats.deleted : &keeper->stats.keys, 1);
+    return 0;
+}
+
+/* ---- names ---- */
+
+static uint64_t *seen_place(struct keeper *keeper, const uint8_t *name)
+{
+    const struct format_key key = {name + 1, name[0]};
+    uint64_t at = format_key_hash(key) & (keeper->seen_room - 1);
+    while (keeper->seen[at]) {
+        const uint8_t *other = keeper->names + keeper->seen[at] - 1;
+        if (other[0] == name[0] && !memcmp(other + 1, name + 1, name[0]))
+            break;
+        at = (at + 1) & (keeper->seen_room - 1);
+    }
+    return &keeper->seen[at];
+}
+
+/* Room for so many names, and for the table that finds those that stand twice. */
+static bool names_reserve(struct keeper *keeper, uint64_t bytes, uint64_t names)
+{
+    uint64_t room = SEEN_LEAST;
+    while (room < 2 * names)
+        room *= 2;
+    if (bytes > keeper->names_room) {
+        uint8_t *grown = realloc(keeper->names, bytes);
+        if (!grown)
+            return false;
+        keeper->names = grown;
+        keeper->names_room = bytes;
+    }
+    if (room > keeper->seen_capacity) {
+        free(keeper->seen);
+        keeper->seen = malloc(room * sizeof *keeper->seen);
+        keeper->seen_capacity = keeper->seen ? room : 0;
+    }
+    if (!keeper->seen)
+        return false;
+    keeper->seen_room = room; /* of a small pass a small part, so that clearing it costs little */
+    memset(keeper->seen, 0, room * sizeof *keeper->seen);
+    for (uint64_t at = 0; at < keeper->names_used; at += 1u + keeper->names[at])
+        *seen_place(keeper, keeper->names + at) = at + 1;
+    return true;
+}
+
+/* Adds the lane's names that are not there yet to those that an earlier pass could not copy, if there are any. */
+static int names_take(struct keeper *keeper, unsigned lane, struct error *error)
+{
+    const uint8_t *bytes;
+    uint32_t used, names;
+    feed_take(keeper->parts.feed, lane, &bytes, &used, &names);
+    if (!names)
+        return 0;
+    if (!names_reserve(keeper, keeper->names_used + used, keeper->names_count + names))
+        return error_set(error, BANYAN_EUNKNOWN, "no memory for the names of changed keys: they are not kept");
+    for (uint32_t at = 0; at < used; at += 1u + bytes[at]) {
+        uint64_t *place = seen_place(keeper, bytes + at);
+        if (*place)
+            continue;
+        memcpy(keeper->names + keeper->names_used, bytes + at, 1u + bytes[at]);
+        *place = keeper->names_used + 1;
+        keeper->names_used += 1u + bytes[at];
+        keeper->names_count++;
+    }
+    return 0;
+}
+
+/* ---- values ---- */
+
+static int value_failed(const struct store_item *item, struct store_session *session, struct error *error)
+{
+    return error_set(error, BANYAN_EUNKNOWN, "a key that has changed cannot be read, so it is not kept: %s",
+                     item->status ? tree_session_error(store_session_tree(session))->text : "");
+}
+
+/* One by one, what found no room beside the others. */
+static int item_again(struct store_session *session, struct store_item *item)
+{
+    item->status = store_get(session, item->key, item->key_length, &item->value);
+    return item->status;
+}
+
+static int items_add(struct keeper *keeper, struct store_session *session, struct store_item *items,
+                     uint32_t count_of, struct error *error)
+{
+    int status = 0;
+    store_multi_get(session, items, count_of, true);
+    for (uint32_t pass = 0; pass < 2; pass++) /* first those whose bytes the session has still */
+        for (uint32_t i = 0; i < count_of && !status; i++) {
+            struct store_item *item = &items[i];
+            if ((item->status == BANYAN_ENOMEM) != (pass == 1))
+                continue;
+            if (pass)
+                (void)item_again(session, item);
+            if (item->status && item->status != BANYAN_ENOTFOUND)
+                return value_failed(item, session, error);
+            status = value_add(keeper, item->key, (uint32_t)item->key_length,
+                               item->status ? NULL : &item->value, error);
+        }
+    return status;
+}
+
+static int names_copy(struct keeper *keeper, struct store_session *session, struct error *error)
+{
+    struct store_item items[KEEPER_BATCH];
+    int status = 0;
+    for (uint64_t at = 0; at < keeper->names_used && !status;) {
+        uint32_t batch = 0;
+        for (; batch < KEEPER_BATCH && at < keeper->names_used; at += 1u + keeper->names[at])
+            items[batch++] =
+                (struct store_item){.key = keeper->names + at + 1, .key_length = keeper->names[at]};
+        status = items_add(keeper, session, items, batch, error);
+        task_yield(); /* the thread's other tasks, where it has some */
+    }
+    return status ? status : record_end(keeper, error);
+}
+
+/* ---- a pass ---- */
+
+static int pass_fail(struct keeper *keeper, int status, struct error *error)
+{
+    if (status != BANYAN_ENOSPC && error->code != BANYAN_EUNKNOWN)
+        error->code = BANYAN_EUNKNOWN;
+    feed_fail(keeper->parts.feed, error);
+    return error->code;
+}
+
+int keeper_pass(struct keeper *keeper, struct store_session *session, struct error *error)
+{
+    struct feed *feed = keeper->parts.feed;
+    const uint64_t pass = feed_begin(feed);
+    int status = 0;
+    for (unsigned lane = 0; lane < feed_lanes(feed) && !status; lane++)
+        status = names_take(keeper, lane, error);
+    keeper->used = 0; /* of a pass that failed: its names are still there */
+    if (!status)
+        status = names_copy(keeper, session, error);
+    if (!status)
+        status = sync(keeper, error);
+    if (status)
+        return pass_fail(keeper, status, error);
+    keeper->names_used = keeper->names_count = 0;
+    atomic_store_relaxed(&keeper->stats.journal_bytes, /* statistics */
+                         journal_end(keeper->parts.journal) - journal_begin(keeper->parts.journal));
+    feed_done(feed, pass);
+    return 0;
+}
+
+void keeper_stats(const struct keeper *keeper, struct keeper_stats *stats)
+{
+    const struct keeper_stats *from = &keeper->stats;
+    *stats = (struct keeper_stats){/* statistics: relaxed */
+                                   .keys = atomic_load_relaxed(&from->keys),
+                                   .deleted = atomic_load_relaxed(&from->deleted),
+                                   .bytes = atomic_load_relaxed(&from->bytes),
+                                   .journal_bytes = atomic_load_relaxed(&from->journal_bytes),
+                                   .checkpoints = atomic_load_relaxed(&from->checkpoints),
+                                   .checkpoint_keys = atomic_load_relaxed(&from->checkpoint_keys),
+                                   .checkpoint_bytes = atomic_load_relaxed(&from->checkpoint_bytes),
+                                   .syncs = atomic_load_relaxed(&from->syncs),
+                                   .sync_ns = atomic_load_relaxed(&from->sync_ns),
+                                   .sync_longest_ns = atomic_load_relaxed(&from->sync_longest_ns)};
+}

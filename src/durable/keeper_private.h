@@ -1,0 +1,22 @@
+/* keeper_private.h - what keeper.c and checkpoint.c share. Private to src/durable/. */
+#ifndef DURABLE_KEEPER_PRIVATE_H
+#define DURABLE_KEEPER_PRIVATE_H
+
+#include "durable/keeper.h"
+
+#define KEEPER_BATCH 64u
+
+struct keeper {
+    struct keeper_parts parts;
+    uint8_t *record; /* owned: JOURNAL_LENGTH_MAX; entries that are not appended yet */
+    uint32_t used;
+    /* Names that are to be copied, each behind its length; and where each stands, plus 1, by its hash. */
+    uint8_t *names; /* owned */
+    uint64_t names_used, names_room, names_count;
+    uint64_t *seen; /* owned */
+    uint64_t seen_room, seen_capacity; /* room: a power of two */
+    uint64_t checkpoint; /* the number of the last one that was begun: no name is used twice */
+    struct keeper_stats stats; /* atomic, relaxed */
+};
+
+#endif
