@@ -24,9 +24,9 @@
 #include "server/server.h"
 #include "server/status_page.h"
 
-#define TRIM_BYTES  (UINT64_C(16) << 20) /* of each pool, ten times a second */
+#define TRIM_BYTES       (UINT64_C(16) << 20) /* of each pool, ten times a second */
 #define DISK_LIMIT_LEAST (UINT64_C(64) << 20)
-#define EMBEDDED_ID 1u                   /* the process is its own pool's only compute node */
+#define EMBEDDED_ID      1u /* the process is its own pool's only compute node */
 
 _Static_assert(SERVE_NODES_MAX == DATA_NODES_MAX, "as many in files as in memory");
 
@@ -119,8 +119,9 @@ static int choose_durability(struct process *process, struct error *error)
     if (settings->durability > SERVE_MEMORY && !kept(process))
         return error_set(error, BANYAN_EINVAL, "durability: this level needs a directory: give --data DIR");
     if (settings->durability == SERVE_MEMORY && kept(process))
-        return error_set(error, BANYAN_EINVAL,
-                         "durability: with --data at least level process is kept; leave --data out for memory");
+        return error_set(
+            error, BANYAN_EINVAL,
+            "durability: with --data at least level process is kept; leave --data out for memory");
     if (settings->disk_limit && (!on_disk(process) || settings->disk_limit < DISK_LIMIT_LEAST))
         return error_set(error, BANYAN_EINVAL,
                          "disk-limit: at least 64M, and with a durability of disk-second or disk-always");
@@ -206,8 +207,9 @@ static int disown_disk(const struct process *process, struct error *error)
                          "data directory %s: the pools are lost, and what they held is in %s: start with "
                          "--durability disk-second or disk-always",
                          process->settings.data, path);
-    log_warning("what is changed at level process is not in %s: a start with a disk level brings that up to date",
-                path);
+    log_warning(
+        "what is changed at level process is not in %s: a start with a disk level brings that up to date",
+        path);
     return durable_disown(path, error);
 }
 
@@ -304,8 +306,8 @@ static void tell_loading(void *context, const struct recovery_progress *progress
 {
     const struct process *process = context;
     if (process->terminal)
-        fprintf(stderr, "\r\033[Kloading: %llu keys (the checkpoint has %llu)", (unsigned long long)progress->keys,
-                (unsigned long long)progress->of);
+        fprintf(stderr, "\r\033[Kloading: %llu keys (the checkpoint has %llu)",
+                (unsigned long long)progress->keys, (unsigned long long)progress->of);
 }
 
 /* The keeper's own handle of the store, and what the disk holds, if the pools are new. */
@@ -333,14 +335,16 @@ static int attach_disk(struct process *process, struct error *error)
                                         .progress = tell_loading,
                                         .context = process};
     if (!status && process->load)
-        log_info("data directory %s: the pools are made anew from the checkpoint and the journal in %s/" DATA_DISK,
-                 process->settings.data, process->settings.data);
+        log_info(
+            "data directory %s: the pools are made anew from the checkpoint and the journal in %s/" DATA_DISK,
+            process->settings.data, process->settings.data);
     if (!status)
         status = durable_attach(process->durable, &pools, &keys, error);
     if (process->load && process->terminal)
         fprintf(stderr, "\r\033[K");
     if (!status && process->load)
-        log_info("%llu keys were loaded in %.1f s", (unsigned long long)keys, (double)(task_now() - begun) / 1e9);
+        log_info("%llu keys were loaded in %.1f s", (unsigned long long)keys,
+                 (double)(task_now() - begun) / 1e9);
     return status;
 }
 
@@ -473,9 +477,9 @@ static void announce(struct process *process)
            capabilities->memory_nodes == 1 ? "" : "s");
     if (kept(process))
         printf("; data in %s, durability %s\n", process->settings.data,
-               !on_disk(process)                                    ? "process"
+               !on_disk(process)                                   ? "process"
                : process->settings.durability == SERVE_DISK_ALWAYS ? "disk-always"
-                                                                    : "disk-second");
+                                                                   : "disk-second");
     else
         printf("%s\n", embedded(process) ? "; data end with this process (--data DIR keeps them)" : "");
     if (process->http) {
@@ -535,7 +539,8 @@ static void stop_disk(const struct process *process)
 {
     struct error error = {0};
     if (process->durable && durable_stop(process->durable, &error))
-        log_error("%s: the last changes may not be on the disk: %s. They are in the pools, and the next start tells "
+        log_error("%s: the last changes may not be on the disk: %s. They are in the pools, and the next "
+                  "start tells "
                   "the disk",
                   process->settings.data, error.text);
 }

@@ -1,8 +1,8 @@
 /*
  * checkpoint.c - all keys with their values in one file, in key order, made beside the load; see keeper.h.
  *
- * The file is an archive (archive.h), which `banyan load` reads too. What the store had when it began is in it,
- * or what took its place since; the journal from that moment on lies over it (K4).
+ * The file is an archive (archive.h), which `banyan load` reads too. What the store had when it began is in
+ * it, or what took its place since; the journal from that moment on lies over it (K4).
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -62,14 +62,15 @@ int checkpoint_begin(struct checkpoint **out, struct keeper *keeper, struct erro
     checkpoint->position = journal_end(keeper->parts.journal);
     checkpoint->number = keeper->checkpoint > keeper->parts.manifest->serial ? keeper->checkpoint
                                                                              : keeper->parts.manifest->serial;
-    keeper->checkpoint = ++checkpoint->number; /* a manifest that could not be replaced may name any before it */
+    keeper->checkpoint =
+        ++checkpoint->number; /* a manifest that could not be replaced may name any before it */
     snprintf(checkpoint->name, sizeof checkpoint->name, MANIFEST_PREFIX "%08" PRIu64, checkpoint->number);
     int status = disk_remove_if_there(keeper->parts.disk, checkpoint->name, error);
     if (!status)
         status = disk_create(keeper->parts.disk, checkpoint->name, &checkpoint->file, error);
     if (!status)
-        status = archive_writer_create(&checkpoint->writer, ARCHIVE_ORDERED, clock_wall_ms(), 0,
-                                       write_out, checkpoint, error);
+        status = archive_writer_create(&checkpoint->writer, ARCHIVE_ORDERED, clock_wall_ms(), 0, write_out,
+                                       checkpoint, error);
     if (status)
         checkpoint_free(checkpoint);
     else
@@ -163,7 +164,8 @@ int checkpoint_end(struct checkpoint *checkpoint, struct store_session *session,
     if (!whole || status)
         (void)disk_remove_if_there(keeper->parts.disk, checkpoint->name, &ignored);
     else
-        status = name_it(checkpoint, error); /* if it fails, the next opening removes what no manifest names */
+        status =
+            name_it(checkpoint, error); /* if it fails, the next opening removes what no manifest names */
     checkpoint_free(checkpoint);
     return status;
 }

@@ -13,17 +13,17 @@
 #include "base/wakeup.h"
 #include "pool/pool.h"
 
-#define SECOND_NS  UINT64_C(1000000000)
-#define LATE_NS    (2 * SECOND_NS) /* writers wait while the disk is further behind */
-#define LOCK_NS    SECOND_NS       /* for a process that is dying */
-#define FULL_NS    (SECOND_NS / 10) /* a disk without room is asked so often */
-#define AGAIN_NS   (10 * SECOND_NS) /* after a checkpoint that failed */
-#define INDEX      0u              /* the store is the only one of its directory */
-#define STEP_KEYS  1024u
+#define SECOND_NS     UINT64_C(1000000000)
+#define LATE_NS       (2 * SECOND_NS)  /* writers wait while the disk is further behind */
+#define LOCK_NS       SECOND_NS        /* for a process that is dying */
+#define FULL_NS       (SECOND_NS / 10) /* a disk without room is asked so often */
+#define AGAIN_NS      (10 * SECOND_NS) /* after a checkpoint that failed */
+#define INDEX         0u               /* the store is the only one of its directory */
+#define STEP_KEYS     1024u
 #define JOURNAL_LEAST (UINT64_C(64) << 20) /* a checkpoint is not worth less */
 #define FILE_LEAST    (UINT64_C(1) << 20)
-#define LOADING    "loading" /* a file: the pools do not hold yet what the directory does */
-#define IN_STEP    "in-step" /* a file: the last life has told the disk all that the pools hold */
+#define LOADING       "loading" /* a file: the pools do not hold yet what the directory does */
+#define IN_STEP       "in-step" /* a file: the last life has told the disk all that the pools hold */
 
 enum save { SAVE_NONE, SAVE_ASKED, SAVE_RUNS, SAVE_WRITTEN, SAVE_BROKEN };
 
@@ -38,7 +38,7 @@ struct helper {
 
 struct durable {
     struct durable_options options;
-    struct disk *disk;       /* owned, as all below */
+    struct disk *disk; /* owned, as all below */
     struct manifest manifest;
     bool named, loading, behind; /* named: the manifest is there */
     struct durable_pools pools;
@@ -48,8 +48,8 @@ struct durable {
     struct helper keeps, saves;
     bool stopping; /* atomic */
     bool full;     /* the keeper's: it has said so */
-    /* The checkpoint: ASKED by any thread, RUNS from the keeper to the thread that writes it, WRITTEN or BROKEN
-     * back. */
+    /* The checkpoint: ASKED by any thread, RUNS from the keeper to the thread that writes it, WRITTEN or
+     * BROKEN back. */
     uint32_t save; /* atomic */
     struct checkpoint *checkpoint;
     struct error save_error; /* with BROKEN */
@@ -172,9 +172,10 @@ static int journal_begin_life(struct durable *durable, struct persist_replay *re
                                                                                               : FILE_LEAST};
     int status = journal_open(&durable->journal, durable->disk, &options, &reader, error);
     if (!status && reader.report.cut_bytes)
-        log_warning("%s: the last %llu bytes of the journal were cut off by the end of the process or of the power, "
-                    "and were promised to no one",
-                    disk_path(durable->disk), (unsigned long long)reader.report.cut_bytes);
+        log_warning(
+            "%s: the last %llu bytes of the journal were cut off by the end of the process or of the power, "
+            "and were promised to no one",
+            disk_path(durable->disk), (unsigned long long)reader.report.cut_bytes);
     return status;
 }
 
@@ -215,10 +216,11 @@ int durable_attach(struct durable *durable, const struct durable_pools *pools, u
     *keys = 0;
     assert(pools->load == durable->loading);
     if (durable->named && durable->manifest.cluster != pools->cluster)
-        return error_set(error, BANYAN_EINVAL,
-                         "%s: the journal and the pools are of different stores: all files of a data directory are "
-                         "kept, copied and moved together",
-                         disk_path(durable->disk));
+        return error_set(
+            error, BANYAN_EINVAL,
+            "%s: the journal and the pools are of different stores: all files of a data directory are "
+            "kept, copied and moved together",
+            disk_path(durable->disk));
     if (!durable->named) {
         durable->behind = true; /* the pools may hold something */
         status = first_manifest(durable, error);
@@ -300,7 +302,8 @@ static void saver_wait(struct durable *durable)
 static void save_write(struct durable *durable, struct helper *helper)
 {
     int more = 1;
-    while (more == 1 && !atomic_load_acquire(&durable->stopping)) { /* acquire: a flag that orders nothing else */
+    while (more == 1 &&
+           !atomic_load_acquire(&durable->stopping)) { /* acquire: a flag that orders nothing else */
         const uint64_t begun = task_now();
         more = checkpoint_step(durable->checkpoint, helper->session, STEP_KEYS, &durable->save_error);
         task_sleep(task_now() - begun);
@@ -345,7 +348,8 @@ static void save_begin(struct durable *durable)
 
 static void save_told(struct durable *durable, int status)
 {
-    const uint64_t took = task_now() - atomic_load_relaxed(&durable->save_begun); /* statistics, as all below */
+    const uint64_t took =
+        task_now() - atomic_load_relaxed(&durable->save_begun); /* statistics, as all below */
     atomic_store_relaxed(&durable->save_failed, status != 0);
     atomic_add_relaxed(status ? &durable->save_failures : &durable->save_count, 1);
     if (status) {
@@ -380,7 +384,8 @@ static void save_end(struct durable *durable, struct helper *helper)
     save_set(durable, SAVE_NONE);
 }
 
-/* The journal is longer than what a checkpoint would be, or takes what the limit leaves beside two of them. */
+/* The journal is longer than what a checkpoint would be, or takes what the limit leaves beside two of them.
+ */
 static bool save_due(const struct durable *durable)
 {
     const uint64_t limit = durable->options.limit_bytes;
@@ -433,7 +438,8 @@ static void told_full(struct durable *durable, int status, const struct error *e
         log_warning("%s: %s; writes wait, and are refused, until there is room%s", disk_path(durable->disk),
                     error->text, status == BANYAN_ENOSPC ? "" : " or for ever");
     else if (!status && durable->full)
-        log_info("%s: there is room again, and all that was changed is on the disk", disk_path(durable->disk));
+        log_info("%s: there is room again, and all that was changed is on the disk",
+                 disk_path(durable->disk));
     durable->full = status != 0;
 }
 
@@ -446,9 +452,10 @@ static int keep_once(struct durable *durable, struct helper *helper)
     if (!status || status == BANYAN_ENOSPC) {
         told_full(durable, status, &error);
     } else {
-        log_error("%s: what is changed from now on does not outlive a loss of power, and writes are refused: %s. "
-                  "See to the disk, then start the server again",
-                  disk_path(durable->disk), error.text);
+        log_error(
+            "%s: what is changed from now on does not outlive a loss of power, and writes are refused: %s. "
+            "See to the disk, then start the server again",
+            disk_path(durable->disk), error.text);
     }
     return status;
 }

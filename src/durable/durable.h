@@ -1,7 +1,7 @@
 /*
- * durable.h - level disk of a server that has its memory nodes in its own process: its directory, the keeper's
- * thread and the one that writes checkpoints, and what a start finds (docs/internals/durability.md, K1 to K6).
- * For `banyan serve`. Order of the calls:
+ * durable.h - level disk of a server that has its memory nodes in its own process: its directory, the
+ * keeper's thread and the one that writes checkpoints, and what a start finds (docs/internals/durability.md,
+ * K1 to K6). For `banyan serve`. Order of the calls:
  *
  *     durable_open        the directory: whose it is, and whether it holds anything
  *     durable_load_begin  only where the pools do not hold what the directory does: before they are made
@@ -30,13 +30,13 @@ struct durable_options {
 /* BANYAN_EBUSY: another process has it. BANYAN_ECORRUPT, BANYAN_EVERSION, BANYAN_EINVAL. */
 int durable_open(struct durable **durable, const char *path, const struct durable_options *options,
                  struct error *error);
-/* The pools are going to be changed without it: the next durable_start makes a checkpoint. Where there is no such
- * directory yet it is made. The errors of durable_open. */
+/* The pools are going to be changed without it: the next durable_start makes a checkpoint. Where there is no
+ * such directory yet it is made. The errors of durable_open. */
 int durable_disown(const char *path, struct error *error);
 /* Whose it is; 0: nobody's yet. */
 uint64_t durable_cluster(const struct durable *durable);
-/* Whether the pools must be filled from it, whatever is in them: a start before this one did not come to the end
- * of that. */
+/* Whether the pools must be filled from it, whatever is in them: a start before this one did not come to the
+ * end of that. */
 bool durable_loading(const struct durable *durable);
 /* From now on durable_loading, until durable_attach with `load` has returned 0, in later lives too. */
 int durable_load_begin(struct durable *durable, struct error *error);
@@ -54,7 +54,8 @@ struct durable_pools { /* borrowed; live until durable_close */
 int durable_attach(struct durable *durable, const struct durable_pools *pools, uint64_t *keys,
                    struct error *error);
 
-/* `lanes`: threads that change keys. Where the disk may lack what the pools hold, a checkpoint begins at once. */
+/* `lanes`: threads that change keys. Where the disk may lack what the pools hold, a checkpoint begins at
+ * once. */
 int durable_start(struct durable *durable, unsigned lanes, struct error *error);
 /* For a task of that thread: its sessions call feed_mark with it. */
 struct feed_writer durable_writer(struct durable *durable, unsigned lane);
@@ -67,15 +68,15 @@ int durable_save(struct durable *durable, struct error *error);
 struct durable_stats {
     struct feed_stats feed;
     struct keeper_stats keeper;
-    uint64_t disk_bytes;  /* of all files but the pools */
-    uint64_t saved_at;    /* ms since 1970: when the last checkpoint was whole; 0: never */
-    uint64_t save_ns;     /* how long it took */
+    uint64_t disk_bytes; /* of all files but the pools */
+    uint64_t saved_at;   /* ms since 1970: when the last checkpoint was whole; 0: never */
+    uint64_t save_ns;    /* how long it took */
     uint64_t saves, saves_failed;
-    uint64_t changes;     /* keys marked since it began */
+    uint64_t changes; /* keys marked since it began */
     bool saving;
-    bool behind;          /* what a former life did not tell the disk is not on it yet: a checkpoint is made */
-    bool save_failed;     /* the last one */
-    int status;           /* feed_error */
+    bool behind;      /* what a former life did not tell the disk is not on it yet: a checkpoint is made */
+    bool save_failed; /* the last one */
+    int status;       /* feed_error */
     struct error error;
 };
 /* Any thread. */

@@ -154,7 +154,8 @@ int feed_error(struct feed *feed, struct error *error)
 
 uint64_t feed_ticket(const struct feed *feed)
 {
-    return atomic_load_acquire(&feed->pass) + 1; /* acquire: lanes were taken by this pass or an earlier one */
+    return atomic_load_acquire(&feed->pass) +
+           1; /* acquire: lanes were taken by this pass or an earlier one */
 }
 
 int feed_wait(struct feed *feed, uint64_t ticket, struct error *error)
@@ -326,7 +327,7 @@ void feed_take(struct feed *feed, unsigned number, const uint8_t **bytes, uint32
     if (since && (!feed->pass_since || since < feed->pass_since))
         feed->pass_since = since;
     if (feed->pass_since && !atomic_load_relaxed(&feed->oldest)) /* the keeper's own */
-        atomic_store_relaxed(&feed->oldest, feed->pass_since); /* a hint */
+        atomic_store_relaxed(&feed->oldest, feed->pass_since);   /* a hint */
 }
 
 void feed_done(struct feed *feed, uint64_t pass)

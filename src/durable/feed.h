@@ -38,8 +38,8 @@ struct feed_writer {
     unsigned lane;
     uint64_t ticket; /* the pass behind which all that was marked is safe; 0: nothing was */
 };
-/* A store_changed_function (store.h); its context is a feed_writer. May suspend: for as long as the disk has no
- * room, if need be. Where it has failed for ever nothing is noted. */
+/* A store_changed_function (store.h); its context is a feed_writer. May suspend: for as long as the disk has
+ * no room, if need be. Where it has failed for ever nothing is noted. */
 void feed_mark(void *writer, const void *key, size_t length);
 /* Suspends until that pass, and its sync, are through: 0. Else as feed_error. */
 int feed_wait(struct feed *feed, uint64_t ticket, struct error *error);
@@ -50,14 +50,14 @@ bool feed_safe(const struct feed *feed, uint64_t ticket);
 /* Passes are made up to that one, as if a task waited for it. Any thread; does not wait. */
 void feed_hurry(struct feed *feed, uint64_t ticket);
 /* Whether the disk takes changes. Not 0: it has failed, for ever (BANYAN_EUNKNOWN), has no room at the moment
- * (BANYAN_ENOSPC), or is far behind (BANYAN_EBUSY); no change may begin. Any thread; some nanoseconds where all
- * is well. */
+ * (BANYAN_ENOSPC), or is far behind (BANYAN_EBUSY); no change may begin. Any thread; some nanoseconds where
+ * all is well. */
 int feed_error(struct feed *feed, struct error *error);
 
 /* ---- the keeper: one task ---- */
 
-/* Until a task waits for a pass, a lane is half full, feed_wake is called, or the time is over (0: it never is).
- * May return earlier. */
+/* Until a task waits for a pass, a lane is half full, feed_wake is called, or the time is over (0: it never
+ * is). May return earlier. */
 void feed_sleep(struct feed *feed, uint64_t most_ns);
 /* Any thread. */
 void feed_wake(struct feed *feed);

@@ -91,7 +91,8 @@ static int parts_add(struct keeper *keeper, const struct persist_value *value, c
 {
     int status = record_end(keeper, error);
     for (uint32_t at = 0; !status && at < value->length;) {
-        const uint32_t left = value->length - at, part = left < JOURNAL_LENGTH_MAX ? left : JOURNAL_LENGTH_MAX;
+        const uint32_t left = value->length - at,
+                       part = left < JOURNAL_LENGTH_MAX ? left : JOURNAL_LENGTH_MAX;
         status = append(keeper, PERSIST_BYTES, bytes + at, part, error);
         at += part;
     }
@@ -164,7 +165,8 @@ static bool names_reserve(struct keeper *keeper, uint64_t bytes, uint64_t names)
     return true;
 }
 
-/* Adds the lane's names that are not there yet to those that an earlier pass could not copy, if there are any. */
+/* Adds the lane's names that are not there yet to those that an earlier pass could not copy, if there are
+ * any. */
 static int names_take(struct keeper *keeper, unsigned lane, struct error *error)
 {
     const uint8_t *bytes;
@@ -173,7 +175,8 @@ static int names_take(struct keeper *keeper, unsigned lane, struct error *error)
     if (!names)
         return 0;
     if (!names_reserve(keeper, keeper->names_used + used, keeper->names_count + names))
-        return error_set(error, BANYAN_EUNKNOWN, "no memory for the names of changed keys: they are not kept");
+        return error_set(error, BANYAN_EUNKNOWN,
+                         "no memory for the names of changed keys: they are not kept");
     for (uint32_t at = 0; at < used; at += 1u + bytes[at]) {
         uint64_t *place = seen_place(keeper, bytes + at);
         if (*place)

@@ -1,11 +1,11 @@
 /*
  * keeper.h - keeps a store's keys on a disk: copies those that the feed names, with the values that they have
  * by then, into a journal; makes checkpoints, which end the journal's older part (rules K1 to K6,
- * docs/internals/durability.md). Where memory nodes are of the same process as the server, so that what it has
- * done is in their memory at once, and no owner's log is needed.
+ * docs/internals/durability.md). Where memory nodes are of the same process as the server, so that what it
+ * has done is in their memory at once, and no owner's log is needed.
  *
- * THE KEEPER is one task, which passes and syncs; keeper_pass and keeper_sync block its thread on a real disk.
- * THE CHECKPOINT is written by another task, with a session of its own, between checkpoint_begin and
+ * THE KEEPER is one task, which passes and syncs; keeper_pass and keeper_sync block its thread on a real
+ * disk. THE CHECKPOINT is written by another task, with a session of its own, between checkpoint_begin and
  * checkpoint_end, which are the keeper's.
  *
  * COST, of a pass: a read of each key that was marked since the last one, once, however often it was changed;
@@ -33,8 +33,8 @@ void keeper_destroy(struct keeper *keeper);
 
 /*
  * Takes what is marked, and appends it to the journal; then syncs, and tells the feed. 0: everything that was
- * marked before the call is safe. BANYAN_ENOSPC: the disk has no room; what was taken is kept, and goes with the
- * next pass. Any other error is for ever. The feed knows either.
+ * marked before the call is safe. BANYAN_ENOSPC: the disk has no room; what was taken is kept, and goes with
+ * the next pass. Any other error is for ever. The feed knows either.
  */
 int keeper_pass(struct keeper *keeper, struct store_session *session, struct error *error);
 
@@ -47,15 +47,15 @@ int checkpoint_begin(struct checkpoint **checkpoint, struct keeper *keeper, stru
 /* Any task: copies so many more keys, in their order. 1: more are to come; 0: it is written, and synced. */
 int checkpoint_step(struct checkpoint *checkpoint, struct store_session *session, uint32_t keys,
                     struct error *error);
-/* The keeper, when a step has returned 0, or an error (`whole` false: it is given up). After a whole one it makes
- * a pass, replaces the manifest, and releases the journal. Frees the checkpoint. */
+/* The keeper, when a step has returned 0, or an error (`whole` false: it is given up). After a whole one it
+ * makes a pass, replaces the manifest, and releases the journal. Frees the checkpoint. */
 int checkpoint_end(struct checkpoint *checkpoint, struct store_session *session, bool whole,
                    struct error *error);
 
 struct keeper_stats {
-    uint64_t keys, deleted;   /* copied into the journal */
-    uint64_t bytes;           /* appended */
-    uint64_t journal_bytes;   /* that the next life would read */
+    uint64_t keys, deleted;                                  /* copied into the journal */
+    uint64_t bytes;                                          /* appended */
+    uint64_t journal_bytes;                                  /* that the next life would read */
     uint64_t checkpoints, checkpoint_keys, checkpoint_bytes; /* made; of the last one */
     uint64_t syncs, sync_ns, sync_longest_ns;
 };

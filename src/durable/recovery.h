@@ -1,9 +1,10 @@
 /*
- * recovery.h - a store is filled from what is on a disk: the checkpoint, and over it what the journal has (rule
- * K4, docs/internals/durability.md). Before anything else uses the store.
+ * recovery.h - a store is filled from what is on a disk: the checkpoint, and over it what the journal has
+ * (rule K4, docs/internals/durability.md). Before anything else uses the store, which is empty.
  *
- * One thread reads, others put, each with a session of its own. Keys come in their order, first those of the
- * checkpoint that the journal has nothing of, then the journal's.
+ * The calling thread reads, and merges the two in key order; others build the index of it in parts, each with
+ * a session of its own (store_bulk). Memory: what the replay has, and 32 MiB for each thread where values are
+ * large.
  */
 #ifndef DURABLE_RECOVERY_H
 #define DURABLE_RECOVERY_H
@@ -24,12 +25,9 @@ struct recovery_progress {
 /* From the reading thread, now and then. May be NULL. */
 typedef void recovery_progress_function(void *context, const struct recovery_progress *progress);
 
-/* `threads` of the process put, at least 1. *keys: how many the store has got. BANYAN_ECORRUPT: file and offset. */
+/* `threads` of the process build, at least 1. *keys: how many the store has got. BANYAN_ECORRUPT: file and
+ * offset. */
 int recovery_run(const struct recovery_source *source, struct store *store, struct tree_compute *compute,
                  unsigned threads, recovery_progress_function *progress, void *context, uint64_t *keys,
                  struct error *error);
-/* The same with the caller's session, on its task. */
-int recovery_here(const struct recovery_source *source, struct store_session *session, uint64_t *keys,
-                  struct error *error);
-
 #endif

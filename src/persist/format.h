@@ -1,7 +1,7 @@
 /*
- * format.h - what the records of a journal say (disk/journal.h): owners' logs, that is frames and the blocks of
- * the pool that their entries refer to; or keys with whole values, which a server with its pools in its own
- * process writes. Pure; docs/internals/durability.md has the rules (P1 to P4, K1 to K6).
+ * format.h - what the records of a journal say (disk/journal.h): owners' logs, that is frames and the blocks
+ * of the pool that their entries refer to; or keys with whole values, which a server with its pools in its
+ * own process writes. Pure; docs/internals/durability.md has the rules (P1 to P4, K1 to K6).
  *
  * BLOCK, behind its 8 bytes of address: the bytes of a record's block, or of a piece's, as they lay in the
  * pool.

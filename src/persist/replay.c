@@ -54,8 +54,8 @@ static struct replay_key *key_make(uint16_t index, struct format_key key, uint64
     return made;
 }
 
-static struct replay_key **key_find(const struct persist_replay *replay, uint16_t index, struct format_key key,
-                                    uint64_t hash)
+static struct replay_key **key_find(const struct persist_replay *replay, uint16_t index,
+                                    struct format_key key, uint64_t hash)
 {
     struct replay_key **at = bucket_of(replay, hash);
     while (*at && ((*at)->hash != hash || (*at)->index != index || (*at)->length != key.length ||
@@ -84,12 +84,6 @@ void replay_key_clear(struct replay_key *key)
     key->plain = false;
     key->plain_length = key->plain_places = 0;
     key->expires = 0;
-}
-
-bool persist_replay_has(const struct persist_replay *replay, uint16_t index, const void *key, size_t length)
-{
-    const struct format_key wanted = {key, (uint32_t)length};
-    return replay->capacity && *key_find(replay, index, wanted, hash_of(index, wanted));
 }
 
 /* ---- what an entry's value lies in ---- */
@@ -263,31 +257,68 @@ static int key_order(const void *left, const void *right)
     return format_key_compare((struct format_key){a->key, a->length}, (struct format_key){b->key, b->length});
 }
 
-static int tell(struct persist_replay *replay, const struct replay_key *key, persist_replay_visit *visit,
-                void *context, struct error *error)
+int persist_replay_sort(struct persist_replay *replay, struct error *error)
 {
-    struct archive_entry entry = {.key = key->key, .key_length = key->length};
-    int status = replay_value(replay, key, &entry, error);
-    return status ? status : visit(context, key->index, &entry, error);
+    free(replay->sorted);
+    replay->sorted_count = replay->sorted_at = 0;
+    replay->sorted = malloc((replay->keys + 1) * sizeof *replay->sorted);
+    if (!replay->sorted)
+        return error_set(error, BANYAN_ENOMEM, "no memory to sort what the logs have");
+    for (uint64_t i = 0; i < replay->capacity; i++)
+        for (struct replay_key *key = replay->buckets[i]; key; key = key->chain)
+            if (key->sequence)
+                replay->sorted[replay->sorted_count++] = key;
+    qsort(replay->sorted, replay->sorted_count, sizeof *replay->sorted, key_order);
+    return 0;
+}
+
+uint64_t persist_replay_keys(const struct persist_replay *replay)
+{
+    return replay->sorted_count;
+}
+
+bool persist_replay_peek(const struct persist_replay *replay, struct persist_replay_key *key)
+{
+    if (replay->sorted_at == replay->sorted_count)
+        return false;
+    const struct replay_key *next = replay->sorted[replay->sorted_at];
+    *key = (struct persist_replay_key){
+        .index = next->index, .key = next->key, .key_length = next->length, .present = next->present};
+    return true;
+}
+
+int persist_replay_take(struct persist_replay *replay, struct archive_entry *entry, struct error *error)
+{
+    assert(replay->sorted_at < replay->sorted_count);
+    const struct replay_key *key = replay->sorted[replay->sorted_at++];
+    assert(key->present);
+    *entry = (struct archive_entry){.key = key->key, .key_length = key->length};
+    return replay_value(replay, key, entry, error);
+}
+
+void persist_replay_skip(struct persist_replay *replay)
+{
+    assert(replay->sorted_at < replay->sorted_count);
+    replay->sorted_at++;
 }
 
 int persist_replay_all(struct persist_replay *replay, persist_replay_visit *visit, void *context,
                        struct error *error)
 {
-    struct replay_key **sorted = malloc((replay->keys + 1) * sizeof *sorted);
-    uint64_t count = 0;
-    int status = 0;
-    if (!sorted)
-        return error_set(error, BANYAN_ENOMEM, "no memory to sort what the logs have");
-    for (uint64_t i = 0; i < replay->capacity; i++)
-        for (struct replay_key *key = replay->buckets[i]; key; key = key->chain)
-            if (key->present)
-                sorted[count++] = key;
-    replay->stats.keys = count;
-    qsort(sorted, count, sizeof *sorted, key_order);
-    for (uint64_t i = 0; i < count && !status; i++)
-        status = tell(replay, sorted[i], visit, context, error);
-    free(sorted);
+    struct persist_replay_key key;
+    struct archive_entry entry;
+    int status = persist_replay_sort(replay, error);
+    replay->stats.keys = 0;
+    while (!status && persist_replay_peek(replay, &key)) {
+        if (!key.present) {
+            persist_replay_skip(replay);
+            continue;
+        }
+        replay->stats.keys++;
+        status = persist_replay_take(replay, &entry, error);
+        if (!status)
+            status = visit(context, key.index, &entry, error);
+    }
     return status;
 }
 
@@ -326,6 +357,7 @@ void persist_replay_destroy(struct persist_replay *replay)
     replay_blocks_free(replay);
     replay_value_free(replay);
     free(replay->parts);
+    free(replay->sorted);
     free(replay->header);
     free(replay);
 }

@@ -31,8 +31,22 @@ void persist_replay_destroy(struct persist_replay *replay);
 void persist_replay_next(struct persist_replay *replay, uint16_t disk);
 /* A journal_visit_function; its context is the replay. */
 int persist_replay_record(void *context, const struct journal_record *record, struct error *error);
-/* Whether a record was about the key, also one that deleted it. */
-bool persist_replay_has(const struct persist_replay *replay, uint16_t index, const void *key, size_t length);
+/* The same one by one, deleted ones too: sorts, and begins with the first. BANYAN_ENOMEM. Not before all
+ * journals were opened. */
+int persist_replay_sort(struct persist_replay *replay, struct error *error);
+/* How many there are then. */
+uint64_t persist_replay_keys(const struct persist_replay *replay);
+struct persist_replay_key {
+    uint16_t index;
+    const uint8_t *key;
+    size_t key_length;
+    bool present; /* else it was deleted */
+};
+/* Which comes next; false: none. */
+bool persist_replay_peek(const struct persist_replay *replay, struct persist_replay_key *key);
+/* That one, which is present, with its value; the bytes are valid until the next call. */
+int persist_replay_take(struct persist_replay *replay, struct archive_entry *entry, struct error *error);
+void persist_replay_skip(struct persist_replay *replay);
 /* All keys with their values, ascending by index and key. Not 0 from `visit` ends it. */
 typedef int persist_replay_visit(void *context, uint16_t index, const struct archive_entry *entry,
                                  struct error *error);

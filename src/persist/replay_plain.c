@@ -1,6 +1,6 @@
 /*
- * replay_plain.c - records that hold whole values (replay_private.h; K1 to K6): of a key the last entry counts,
- * wherever its value lies in the files.
+ * replay_plain.c - records that hold whole values (replay_private.h; K1 to K6): of a key the last entry
+ * counts, wherever its value lies in the files.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,8 @@ static bool parts_grow(struct persist_replay *replay)
     return true;
 }
 
-int replay_plain_bytes(struct persist_replay *replay, const struct journal_record *record, struct error *error)
+int replay_plain_bytes(struct persist_replay *replay, const struct journal_record *record,
+                       struct error *error)
 {
     if (!record->length || replay->part_bytes + record->length > FORMAT_RECORD_VALUE_MAX)
         return error_set(error, BANYAN_ECORRUPT, "a part of a value has no possible length");
@@ -86,7 +87,8 @@ static int value_take(struct persist_replay *replay, const struct journal_record
     return status;
 }
 
-int replay_plain_values(struct persist_replay *replay, const struct journal_record *record, struct error *error)
+int replay_plain_values(struct persist_replay *replay, const struct journal_record *record,
+                        struct error *error)
 {
     struct persist_value value;
     uint32_t at = 0;

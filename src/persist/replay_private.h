@@ -26,8 +26,8 @@ struct replay_block {
 struct replay_key {
     struct replay_key *chain;
     uint64_t hash, epoch, sequence; /* sequence 0: no entry was taken yet */
-    struct replay_place *places;    /* owned: of the record, then of its pieces; or of the value's parts; NULL:
-                                       the value is short */
+    struct replay_place *places; /* owned: of the record, then of its pieces; or of the value's parts; NULL:
+                                    the value is short */
     uint16_t index, length;
     bool present; /* false: deleted */
     bool plain;   /* a value that stands for itself, in so many places, and is not what a slot holds */
@@ -42,8 +42,10 @@ struct persist_replay {
     uint16_t disk_count, disk;            /* disk: the records' that come */
     struct replay_key **buckets;          /* owned */
     uint64_t keys, capacity;
-    uint64_t order;                       /* entries of VALUES records so far */
-    struct replay_place *parts;           /* owned: of the long value whose entry is to come */
+    struct replay_key **sorted; /* owned */
+    uint64_t sorted_count, sorted_at;
+    uint64_t order;             /* entries of VALUES records so far */
+    struct replay_place *parts; /* owned: of the long value whose entry is to come */
     uint32_t part_count, part_capacity;
     uint64_t part_bytes;
     struct replay_block *blocks; /* owned: open addressing */
@@ -74,7 +76,9 @@ void replay_key_clear(struct replay_key *key);
 /* The key's place, made where it has none; NULL: no memory. */
 struct replay_key *replay_key_get(struct persist_replay *replay, uint16_t index, struct format_key key);
 /* Records that hold whole values (replay_plain.c). */
-int replay_plain_bytes(struct persist_replay *replay, const struct journal_record *record, struct error *error);
-int replay_plain_values(struct persist_replay *replay, const struct journal_record *record, struct error *error);
+int replay_plain_bytes(struct persist_replay *replay, const struct journal_record *record,
+                       struct error *error);
+int replay_plain_values(struct persist_replay *replay, const struct journal_record *record,
+                        struct error *error);
 
 #endif

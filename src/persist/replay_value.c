@@ -166,8 +166,8 @@ static int record_read(struct persist_replay *replay, const struct replay_key *k
     return 0;
 }
 
-static int plain_read(struct persist_replay *replay, const struct replay_key *key, struct archive_entry *entry,
-                      struct error *error)
+static int plain_read(struct persist_replay *replay, const struct replay_key *key,
+                      struct archive_entry *entry, struct error *error)
 {
     uint64_t at = 0;
     int status = 0;
@@ -177,7 +177,8 @@ static int plain_read(struct persist_replay *replay, const struct replay_key *ke
     if (!key->plain_places)
         return 0;
     if (!room_make(replay, key->plain_length))
-        return error_set(error, BANYAN_ENOMEM, "no memory for a value of %u bytes", (unsigned)key->plain_length);
+        return error_set(error, BANYAN_ENOMEM, "no memory for a value of %u bytes",
+                         (unsigned)key->plain_length);
     for (uint32_t i = 0; i < key->plain_places && !status; i++) {
         const struct replay_place *place = &key->places[i];
         status = replay_read(replay, place, replay->bytes + at, error);

@@ -102,8 +102,8 @@ static void connection_settle(struct server_connection *connection, enum resp_st
     connection_watch(connection);
 }
 
-/* At level disk-always: what the slice has changed is on the disk before a reply to it is sent. Where it cannot
- * be, no reply is true, and the connection is closed. */
+/* At level disk-always: what the slice has changed is on the disk before a reply to it is sent. Where it
+ * cannot be, no reply is true, and the connection is closed. */
 static void changes_wait(struct server_fiber *fiber, struct server_connection *connection)
 {
     struct error error = {0};

@@ -93,9 +93,8 @@ static int store_attach(struct server *server, struct error *error)
 
 static int threads_create(struct server *server, struct error *error)
 {
-    int status = server->options.durable
-                     ? durable_start(server->options.durable, server->options.threads, error)
-                     : 0;
+    int status =
+        server->options.durable ? durable_start(server->options.durable, server->options.threads, error) : 0;
     if (status)
         return status;
     server->threads = calloc(server->options.threads, sizeof *server->threads);

@@ -226,6 +226,22 @@ int store_place_find(struct store_session *session, uint64_t place, struct tree_
  * empty. */
 int store_sample(struct store_session *session, void *key, size_t *length);
 
+/* ---- bulk load ---- */
+
+/* As tree.h has it, with values of any length: an index that is empty is made of ascending streams. A load that
+ * fails leaves the index empty; the records that it had written stay until `check --reclaim`. */
+struct store_bulk;
+/* The next entry, which stays valid until the next call; false: the part ends. */
+typedef bool store_bulk_next_function(void *context, const void **key, size_t *key_length,
+                                      struct store_value *value);
+int store_bulk_begin(struct store_bulk **bulk, struct store *store, unsigned parts, double fill,
+                     struct error *error);
+/* A round trip for each leaf, and for each value that does not fit into a slot. */
+int store_bulk_part(struct store_session *session, struct store_bulk *bulk, unsigned part,
+                    store_bulk_next_function *next, void *context);
+/* Frees bulk, also on error. */
+int store_bulk_finish(struct store_session *session, struct store_bulk *bulk);
+
 /* ---- expiry ---- */
 
 struct store_sweep {

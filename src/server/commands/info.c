@@ -116,8 +116,8 @@ static void section_memory(struct figures *f)
 }
 
 /* Of what every acknowledged write is safe: "memory", of nothing that ends its memory node; "process", of its
- * process's end too, where all pools lie in files; "disk-second" and "disk-always", of a loss of power too, but for
- * the last second, or for nothing. */
+ * process's end too, where all pools lie in files; "disk-second" and "disk-always", of a loss of power too,
+ * but for the last second, or for nothing. */
 static const char *durability(const struct figures *f)
 {
     if (f->server->options.durable)
@@ -125,8 +125,8 @@ static const char *durability(const struct figures *f)
     return f->server->node_count && f->kept == f->server->node_count ? "process" : "memory";
 }
 
-/* In the words of Redis, whose tools look for them: a checkpoint is its snapshot, and what its log of commands was
- * rewritten to; the journal is that log. */
+/* In the words of Redis, whose tools look for them: a checkpoint is its snapshot, and what its log of
+ * commands was rewritten to; the journal is that log. */
 static void section_disk(struct figures *f)
 {
     struct durable_stats stats = {.status = 0};
@@ -134,7 +134,8 @@ static void section_disk(struct figures *f)
         durable_stats(f->server->options.durable, &stats);
     const bool on = f->server->options.durable != NULL;
     text_add(&f->text,
-             "rdb_changes_since_last_save:%" PRIu64 "\r\nrdb_bgsave_in_progress:%d\r\nrdb_last_save_time:%" PRIu64
+             "rdb_changes_since_last_save:%" PRIu64
+             "\r\nrdb_bgsave_in_progress:%d\r\nrdb_last_save_time:%" PRIu64
              "\r\nrdb_last_bgsave_status:%s\r\nrdb_last_bgsave_time_sec:%" PRId64 "\r\nrdb_saves:%" PRIu64
              "\r\naof_enabled:%d\r\naof_rewrite_in_progress:%d\r\naof_last_bgrewrite_status:%s"
              "\r\naof_last_write_status:%s\r\n",
@@ -156,8 +157,8 @@ static void section_disk(struct figures *f)
 
 static void section_persistence(struct figures *f)
 {
-    text_add(&f->text, "loading:0\r\nasync_loading:0\r\ndurability:%s\r\ndata_directory:%s\r\n", durability(f),
-             f->server->data ? f->server->data : "");
+    text_add(&f->text, "loading:0\r\nasync_loading:0\r\ndurability:%s\r\ndata_directory:%s\r\n",
+             durability(f), f->server->data ? f->server->data : "");
     section_disk(f);
 }
 

@@ -1,6 +1,7 @@
 /*
- * saving.c - commands about what outlives power: SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, WAITAOF. On a fiber. What
- * Redis has two files for is one here: a checkpoint (its snapshot) ends the journal (its log of commands).
+ * saving.c - commands about what outlives power: SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, WAITAOF. On a fiber.
+ * What Redis has two files for is one here: a checkpoint (its snapshot) ends the journal (its log of
+ * commands).
  */
 #include <string.h>
 
@@ -16,8 +17,9 @@ static struct durable *durable_or_reply(struct server_call *call)
 {
     struct durable *durable = server_of(call)->options.durable;
     if (!durable)
-        resp_error(call->reply, "ERR this server keeps nothing on a disk: start it with --data and --durability "
-                                "disk-second or disk-always");
+        resp_error(call->reply,
+                   "ERR this server keeps nothing on a disk: start it with --data and --durability "
+                   "disk-second or disk-always");
     return durable;
 }
 
@@ -108,7 +110,8 @@ void waitaof_run(struct server_call *call)
     } else if (timeout < 0) {
         resp_error(call->reply, "ERR timeout is negative");
     } else if (local && !durable) {
-        resp_error(call->reply, "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
+        resp_error(call->reply,
+                   "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
     } else {
         /* What this connection was answered, any task of it has marked by now. */
         const uint64_t ticket = durable ? feed_ticket(durable_feed(durable)) : 0, begun = task_now();
