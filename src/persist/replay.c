@@ -9,6 +9,8 @@
 #include "persist/format.h"
 #include "persist/replay_private.h"
 
+#define CHUNK_BYTES ((size_t)1 << 20)
+
 /* ---- keys ---- */
 
 static uint64_t hash_of(uint16_t index, struct format_key key)
@@ -41,11 +43,46 @@ static bool keys_grow(struct persist_replay *replay)
     return true;
 }
 
-static struct replay_key *key_make(uint16_t index, struct format_key key, uint64_t hash)
+void *replay_allocate(struct persist_replay *replay, size_t bytes)
 {
-    struct replay_key *made = calloc(1, sizeof *made + key.length);
+    const size_t room = (bytes + 15) & ~(size_t)15;
+    assert(room <= CHUNK_BYTES);
+    if (!replay->chunks || replay->chunk_used + room > CHUNK_BYTES) {
+        struct replay_chunk *chunk = malloc(sizeof *chunk + CHUNK_BYTES);
+        if (!chunk)
+            return NULL;
+        chunk->next = replay->chunks;
+        replay->chunks = chunk;
+        replay->chunk_used = 0;
+    }
+    void *at = replay->chunks->bytes + replay->chunk_used;
+    replay->chunk_used += room;
+    return at;
+}
+
+bool replay_key_keep(struct persist_replay *replay, struct replay_key *key, const uint8_t *bytes,
+                     uint8_t length)
+{
+    if (length > key->value_room * 8u) {
+        const uint8_t room = (uint8_t)((length + 7) / 8);
+        uint8_t *value = replay_allocate(replay, room * 8u);
+        if (!value)
+            return false;
+        key->value = value;
+        key->value_room = room;
+    }
+    if (length)
+        memcpy(key->value, bytes, length);
+    return true;
+}
+
+static struct replay_key *key_make(struct persist_replay *replay, uint16_t index, struct format_key key,
+                                   uint64_t hash)
+{
+    struct replay_key *made = replay_allocate(replay, sizeof *made + key.length);
     if (!made)
         return NULL;
+    *made = (struct replay_key){.chain = NULL};
     made->hash = hash;
     made->index = index;
     made->length = (uint16_t)key.length;
@@ -71,7 +108,7 @@ struct replay_key *replay_key_get(struct persist_replay *replay, uint16_t index,
         return NULL;
     struct replay_key **at = key_find(replay, index, key, hash);
     if (!*at) {
-        *at = key_make(index, key, hash);
+        *at = key_make(replay, index, key, hash);
         replay->keys += *at != NULL;
     }
     return *at;
@@ -181,9 +218,9 @@ static int entry_take(struct persist_replay *replay, const struct format_log_ent
     key->sequence = entry->sequence;
     key->present = entry->kind == FORMAT_LOG_PUT;
     key->value_length = entry->value_length;
-    if (entry->value_length)
-        memcpy(key->value, entry->value, entry->value_length);
-    return 0;
+    return replay_key_keep(replay, key, entry->value, entry->value_length)
+               ? 0
+               : error_set(error, BANYAN_ENOMEM, "no memory for the values of a log");
 }
 
 static int frame_take(struct persist_replay *replay, const struct journal_record *record, struct error *error)
@@ -250,15 +287,43 @@ int persist_replay_record(void *context, const struct journal_record *record, st
 
 static int key_order(const void *left, const void *right)
 {
-    const struct replay_key *a = *(const struct replay_key *const *)left,
-                            *b = *(const struct replay_key *const *)right;
+    const struct replay_sorted *first = left, *second = right;
+    const struct replay_key *a = first->key, *b = second->key;
+    if (first->part != second->part)
+        return first->part < second->part ? -1 : 1;
     if (a->index != b->index)
         return a->index < b->index ? -1 : 1;
     return format_key_compare((struct format_key){a->key, a->length}, (struct format_key){b->key, b->length});
 }
 
+/* How many bytes all of them begin with. */
+static uint32_t common_bytes(const struct persist_replay *replay)
+{
+    const struct replay_key *first = replay->sorted_count ? replay->sorted[0].key : NULL;
+    uint32_t common = first ? first->length : 0;
+    for (uint64_t i = 1; i < replay->sorted_count && common; i++) {
+        const struct replay_key *key = replay->sorted[i].key;
+        uint32_t same = 0;
+        while (same < common && same < key->length && key->key[same] == first->key[same])
+            same++;
+        common = same;
+    }
+    return common;
+}
+
+/* Zeros behind a key's end come first, as the shorter key does. Of several indexes the index is the first
+ * part. */
+static uint64_t part_of(const struct replay_key *key, uint32_t from, bool indexes)
+{
+    uint64_t part = 0;
+    for (uint32_t i = 0; i < 8; i++)
+        part = part << 8 | (from + i < key->length ? key->key[from + i] : 0);
+    return indexes ? (uint64_t)key->index << 48 | part >> 16 : part;
+}
+
 int persist_replay_sort(struct persist_replay *replay, struct error *error)
 {
+    bool indexes = false;
     free(replay->sorted);
     replay->sorted_count = replay->sorted_at = 0;
     replay->sorted = malloc((replay->keys + 1) * sizeof *replay->sorted);
@@ -266,8 +331,13 @@ int persist_replay_sort(struct persist_replay *replay, struct error *error)
         return error_set(error, BANYAN_ENOMEM, "no memory to sort what the logs have");
     for (uint64_t i = 0; i < replay->capacity; i++)
         for (struct replay_key *key = replay->buckets[i]; key; key = key->chain)
-            if (key->sequence)
-                replay->sorted[replay->sorted_count++] = key;
+            if (key->sequence) {
+                indexes |= replay->sorted_count && key->index != replay->sorted[0].key->index;
+                replay->sorted[replay->sorted_count++].key = key;
+            }
+    const uint32_t from = common_bytes(replay);
+    for (uint64_t i = 0; i < replay->sorted_count; i++)
+        replay->sorted[i].part = part_of(replay->sorted[i].key, from, indexes);
     qsort(replay->sorted, replay->sorted_count, sizeof *replay->sorted, key_order);
     return 0;
 }
@@ -281,7 +351,7 @@ bool persist_replay_peek(const struct persist_replay *replay, struct persist_rep
 {
     if (replay->sorted_at == replay->sorted_count)
         return false;
-    const struct replay_key *next = replay->sorted[replay->sorted_at];
+    const struct replay_key *next = replay->sorted[replay->sorted_at].key;
     *key = (struct persist_replay_key){
         .index = next->index, .key = next->key, .key_length = next->length, .present = next->present};
     return true;
@@ -290,7 +360,7 @@ bool persist_replay_peek(const struct persist_replay *replay, struct persist_rep
 int persist_replay_take(struct persist_replay *replay, struct archive_entry *entry, struct error *error)
 {
     assert(replay->sorted_at < replay->sorted_count);
-    const struct replay_key *key = replay->sorted[replay->sorted_at++];
+    const struct replay_key *key = replay->sorted[replay->sorted_at++].key;
     assert(key->present);
     *entry = (struct archive_entry){.key = key->key, .key_length = key->length};
     return replay_value(replay, key, entry, error);
@@ -347,12 +417,13 @@ void persist_replay_destroy(struct persist_replay *replay)
     if (!replay)
         return;
     for (uint64_t i = 0; i < replay->capacity; i++)
-        while (replay->buckets[i]) {
-            struct replay_key *key = replay->buckets[i];
-            replay->buckets[i] = key->chain;
+        for (struct replay_key *key = replay->buckets[i]; key; key = key->chain)
             free(key->places);
-            free(key);
-        }
+    while (replay->chunks) {
+        struct replay_chunk *chunk = replay->chunks;
+        replay->chunks = chunk->next;
+        free(chunk);
+    }
     free(replay->buckets);
     replay_blocks_free(replay);
     replay_value_free(replay);

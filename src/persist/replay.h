@@ -3,8 +3,8 @@
  * value that is on the disks (docs/internals/durability.md, P1 to P4).
  *
  * One thread. The journals are opened (disk/journal.h) with persist_replay_record as their visitor, in any
- * order of the memory nodes, each from its beginning on; then all is told in key order. Memory: 64 bytes, the
- * key and a short value for each key, 24 bytes for each block; long values stay in the files.
+ * order of the memory nodes, each from its beginning on; then all is told in key order. Memory: 150 bytes,
+ * the key and a short value for each key, 24 bytes for each block; long values stay in the files.
  *
  * Nothing in a record is believed because a checksum was right: what makes no sense is BANYAN_ECORRUPT, with
  * file and offset.

@@ -80,10 +80,10 @@ static int value_take(struct persist_replay *replay, const struct journal_record
     key->expires = value->expires;
     key->value_length = 0;
     replay->stats.entries++;
-    if (value->length > sizeof key->value)
+    if (value->length > UINT8_MAX)
         status = places_make(replay, record, value, key, error);
-    else if (value->length)
-        memcpy(key->value, value->bytes, value->length);
+    else if (!replay_key_keep(replay, key, value->bytes, (uint8_t)value->length))
+        status = error_set(error, BANYAN_ENOMEM, "no memory for the values of a journal");
     return status;
 }
 

@@ -32,9 +32,22 @@ struct replay_key {
     bool present; /* false: deleted */
     bool plain;   /* a value that stands for itself, in so many places, and is not what a slot holds */
     uint32_t plain_length, plain_places;
-    uint64_t expires; /* of a plain one */
-    uint8_t value_length, value[FORMAT_VALUE_MAX];
+    uint64_t expires;                 /* of a plain one */
+    uint8_t value_length, value_room; /* of a short value, or of what a slot holds; room in 8 bytes */
+    uint8_t *value;                   /* the replay's */
     uint8_t key[];
+};
+
+struct replay_chunk {
+    struct replay_chunk *next;
+    _Alignas(16) uint8_t bytes[];
+};
+
+/* In key order: 8 bytes of the key behind what all keys begin with tell most keys apart without a look at
+ * them. */
+struct replay_sorted {
+    uint64_t part;
+    struct replay_key *key;
 };
 
 struct persist_replay {
@@ -42,7 +55,9 @@ struct persist_replay {
     uint16_t disk_count, disk;            /* disk: the records' that come */
     struct replay_key **buckets;          /* owned */
     uint64_t keys, capacity;
-    struct replay_key **sorted; /* owned */
+    struct replay_chunk *chunks; /* owned: where keys and short values lie, the newest first */
+    size_t chunk_used;
+    struct replay_sorted *sorted; /* owned */
     uint64_t sorted_count, sorted_at;
     uint64_t order;             /* entries of VALUES records so far */
     struct replay_place *parts; /* owned: of the long value whose entry is to come */
@@ -71,6 +86,11 @@ int replay_value(struct persist_replay *replay, const struct replay_key *key, st
                  struct error *error);
 void replay_value_free(struct persist_replay *replay);
 
+/* Memory that lives as long as the replay; NULL: there is none. */
+void *replay_allocate(struct persist_replay *replay, size_t bytes);
+/* A copy in the key. False: no memory. */
+bool replay_key_keep(struct persist_replay *replay, struct replay_key *key, const uint8_t *bytes,
+                     uint8_t length);
 /* What the key has counts no more: the caller fills in what does. */
 void replay_key_clear(struct replay_key *key);
 /* The key's place, made where it has none; NULL: no memory. */
