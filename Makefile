@@ -67,7 +67,7 @@ bench-redis: ## optimised build, then banyan serve against redis-server in pairs
 serve: ## build, then a store for Redis clients at 127.0.0.1:6379, kept in build/data (ARGS="--listen ...")
 	@scripts/setup --check --quiet || scripts/setup
 	@scripts/bench --build
-	@exec "$(BUILD)/bench/src/cli/banyan" serve --data "$(BUILD)/data" $(ARGS)
+	@exec "$(BUILD)/bench/src/cli/banyan" serve --data "$(BUILD)/data" --durability disk-second $(ARGS)
 
 demo: ## a cluster of four processes with this system's package index in it
 	@scripts/setup --check --quiet || scripts/setup

@@ -106,6 +106,13 @@ static int limit_threads(struct process *process, struct error *error)
     return error_set(error, BANYAN_EINVAL, "threads: with --data at most %u", DATA_THREADS_MAX);
 }
 
+/* Where the pools' files are. */
+static const char *pools_path(const struct process *process)
+{
+    const char *pools = process->settings.pools;
+    return pools && pools[0] ? pools : process->settings.data;
+}
+
 static bool on_disk(const struct process *process)
 {
     return process->settings.durability >= SERVE_DISK_SECOND;
@@ -118,6 +125,8 @@ static int choose_durability(struct process *process, struct error *error)
         settings->durability = kept(process) ? SERVE_DISK_SECOND : SERVE_MEMORY;
     if (settings->durability > SERVE_MEMORY && !kept(process))
         return error_set(error, BANYAN_EINVAL, "durability: this level needs a directory: give --data DIR");
+    if (settings->pools && settings->pools[0] && !kept(process))
+        return error_set(error, BANYAN_EINVAL, "pools: only with --data DIR");
     if (settings->durability == SERVE_MEMORY && kept(process))
         return error_set(
             error, BANYAN_EINVAL,
@@ -189,7 +198,7 @@ static int open_disk(struct process *process, struct data_wishes *wishes, struct
     status = durable_open(&process->durable, path, &options, error);
     if (status || !durable_cluster(process->durable))
         return status;
-    process->load = durable_loading(process->durable) || data_directory_lost(settings->data);
+    process->load = durable_loading(process->durable) || data_directory_lost(pools_path(process));
     wishes->cluster = durable_cluster(process->durable);
     wishes->anew = process->load;
     return process->load ? durable_load_begin(process->durable, error) : 0;
@@ -202,7 +211,7 @@ static int disown_disk(const struct process *process, struct error *error)
     snprintf(path, sizeof path, "%s/" DATA_DISK, process->settings.data);
     if (access(path, F_OK))
         return 0;
-    if (data_directory_lost(process->settings.data))
+    if (data_directory_lost(pools_path(process)))
         return error_set(error, BANYAN_EINVAL,
                          "data directory %s: the pools are lost, and what they held is in %s: start with "
                          "--durability disk-second or disk-always",
@@ -223,7 +232,7 @@ static int open_kept(struct process *process, struct error *error)
     struct data_directory *data = &process->data;
     int status = on_disk(process) ? open_disk(process, &wishes, error) : disown_disk(process, error);
     if (!status)
-        status = data_directory_open(data, settings->data, &wishes, error);
+        status = data_directory_open(data, pools_path(process), &wishes, error);
     if (status)
         return status;
     settings->memory_nodes = data->count; /* for CONFIG GET */

@@ -20,7 +20,7 @@ struct serve_settings {
     int own; /* enum serve_own */
     int log; /* enum serve_log */
     /* serve */
-    char *data;
+    char *data, *pools;
     int durability; /* enum serve_durability; AUTO until it is known */
     uint64_t disk_limit;
     uint32_t memory_nodes; /* 0: what the data directory has, else 1 */

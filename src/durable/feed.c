@@ -14,7 +14,7 @@
 #define SECOND_NS  UINT64_C(1000000000)
 #define WAIT_NS    (5 * SECOND_NS)
 #define LOOK_NS    UINT64_C(1000000) /* between two looks of a mark that waits */
-#define SLEEP_NS   UINT64_C(5000000) /* ... of the keeper, where it may not sleep for ever */
+#define SLEEP_NS   UINT64_C(10000000) /* ... of the keeper, where it may not sleep for ever */
 
 struct feed_lane {
     struct spinlock lock;
