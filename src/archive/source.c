@@ -98,7 +98,8 @@ static int fill(struct source *source, uint64_t length, struct error *error)
         size_t got = 0;
         int status = source->end < source->capacity ? 0 : make_room(source, error);
         if (!status)
-            status = read_more(source, source->buffer + source->end, source->capacity - source->end, &got, error);
+            status =
+                read_more(source, source->buffer + source->end, source->capacity - source->end, &got, error);
         if (status)
             return status;
         if (!got)

@@ -13,14 +13,15 @@
 #include "base/error.h"
 
 /* Up to `length` of the next bytes; *got 0: the end. An error has its message. */
-typedef int source_read_function(void *context, void *buffer, size_t length, size_t *got, struct error *error);
+typedef int source_read_function(void *context, void *buffer, size_t length, size_t *got,
+                                 struct error *error);
 
 struct source {
     const char *name; /* for messages; the caller's */
     int descriptor;   /* -1: bytes in memory, or what `read` gives */
     source_read_function *read;
     void *context;
-    uint8_t *buffer;  /* owned, unless it is the caller's bytes */
+    uint8_t *buffer; /* owned, unless it is the caller's bytes */
     size_t begin, end, capacity;
     uint64_t position; /* in the file, of what begins at `begin` */
 };

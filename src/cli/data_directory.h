@@ -42,7 +42,8 @@ struct data_wishes {
     bool anew;        /* pools that there are are removed first */
 };
 
-/* Whether the pools can only be made anew: there is no pool-0, or the machine went down while one was in use. */
+/* Whether the pools can only be made anew: there is no pool-0, or the machine went down while one was in use.
+ */
 bool data_directory_lost(const char *path);
 
 /* Makes it, if it is missing. */

@@ -69,11 +69,14 @@ static const struct option_entry serve_table[] = {
         "if "
         "it is not there"),
     ROW("pools", OPTION_TEXT, pools, 0, 0, NULL, "DIR",
-        "With --data: where the pools' files lie, if not there too. On tmpfs (/dev/shm/banyan) nothing of them is "
+        "With --data: where the pools' files lie, if not there too. On tmpfs (/dev/shm/banyan) nothing of "
+        "them is "
         "ever written to a disk; a disk level fills them again when the machine was restarted"),
     ROW("durability", OPTION_CHOICE, durability, 0, 0, durability_names, "LEVEL",
-        "What acknowledged writes outlive: memory (nothing), process (the process's end), disk-second (power too, but "
-        "for the last second), disk-always (power; an answer waits for the disk). Default, auto: disk-second with "
+        "What acknowledged writes outlive: memory (nothing), process (the process's end), disk-second (power "
+        "too, but "
+        "for the last second), disk-always (power; an answer waits for the disk). Default, auto: disk-second "
+        "with "
         "--data, else memory"),
     ROW("disk-limit", OPTION_U64, disk_limit, 0, 0x1p50, NULL, "BYTES",
         "With a disk level: what journal and checkpoints may take, at least 64M; 0: what the disk has"),

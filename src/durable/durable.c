@@ -46,8 +46,9 @@ struct durable {
     struct feed *feed;
     struct keeper *keeper;
     struct helper keeps, saves;
-    bool stopping; /* atomic */
-    bool full;     /* the keeper's: it has said so */
+    bool stopping;    /* atomic */
+    bool full;        /* the keeper's: it has said so */
+    uint64_t sync_ns; /* the keeper's: what the last pass took */
     /* The checkpoint: ASKED by any thread, RUNS from the keeper to the thread that writes it, WRITTEN or
      * BROKEN back. */
     uint32_t save; /* atomic */
@@ -448,7 +449,11 @@ static int keep_once(struct durable *durable, struct helper *helper)
     struct error error = {0};
     if (!durable->full && !feed_marked(durable->feed) && !feed_wanted(durable->feed))
         return 0;
+    if (durable->options.always)
+        feed_gather(durable->feed, durable->sync_ns / 2);
+    const uint64_t begun = task_now();
     int status = keeper_pass(durable->keeper, helper->session, &error);
+    durable->sync_ns = task_now() - begun;
     if (!status || status == BANYAN_ENOSPC) {
         told_full(durable, status, &error);
     } else {

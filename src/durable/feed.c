@@ -14,6 +14,7 @@
 #define SECOND_NS  UINT64_C(1000000000)
 #define WAIT_NS    (5 * SECOND_NS)
 #define LOOK_NS    UINT64_C(1000000) /* between two looks of a mark that waits */
+#define GATHER_NS  UINT64_C(10000)
 #define SLEEP_NS   UINT64_C(10000000) /* ... of the keeper, where it may not sleep for ever */
 
 struct feed_lane {
@@ -43,7 +44,8 @@ struct feed {
     struct spinlock lock;
     /* guarded by the lock: */
     struct feed_waiter *waiters;
-    uint64_t hurried; /* a pass up to which tasks wait without being in the list */
+    unsigned waiting, answered; /* in the list; and how many the last pass let go */
+    uint64_t hurried;           /* a pass up to which tasks wait without being in the list */
     struct error error;
     uint64_t pass_since; /* when the oldest change of the pass under way was marked; 0: it has none */
     struct task *keeper; /* sleeps; NULL: it does not */
@@ -172,6 +174,7 @@ int feed_wait(struct feed *feed, uint64_t ticket, struct error *error)
         if (waits) {
             waiter.next = feed->waiters;
             feed->waiters = &waiter;
+            feed->waiting++;
         }
         spinlock_unlock(&feed->lock);
         if (!waits)
@@ -180,6 +183,19 @@ int feed_wait(struct feed *feed, uint64_t ticket, struct error *error)
         wakeup_wait(&waiter.wakeup);
     }
     return 0;
+}
+
+unsigned feed_gather(struct feed *feed, uint64_t most_ns)
+{
+    const uint64_t begun = task_now();
+    for (;;) {
+        spinlock_lock(&feed->lock);
+        const unsigned waiting = feed->waiting, answered = feed->answered;
+        spinlock_unlock(&feed->lock);
+        if (waiting >= answered || task_now() - begun >= most_ns)
+            return waiting;
+        task_sleep(GATHER_NS);
+    }
 }
 
 bool feed_safe(const struct feed *feed, uint64_t ticket)
@@ -221,6 +237,7 @@ uint64_t feed_marked(struct feed *feed)
 static void waiters_wake(struct feed *feed, uint64_t safe, bool all)
 {
     struct feed_waiter *go = NULL, **at = &feed->waiters;
+    feed->answered = 0;
     while (*at) {
         struct feed_waiter *waiter = *at;
         if (!all && waiter->ticket > safe) {
@@ -230,6 +247,8 @@ static void waiters_wake(struct feed *feed, uint64_t safe, bool all)
         *at = waiter->next;
         waiter->next = go;
         go = waiter;
+        feed->waiting--;
+        feed->answered++;
     }
     while (go) {
         struct feed_waiter *waiter = go;

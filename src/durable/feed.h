@@ -65,6 +65,9 @@ void feed_wake(struct feed *feed);
 bool feed_wanted(struct feed *feed);
 /* Bytes of keys that are marked, and not taken. Any thread. */
 uint64_t feed_marked(struct feed *feed);
+/* Until as many tasks wait as for the last pass, or the time is over: those whose answers it has sent come
+ * again soon, and one sync then does for all (group commit). Returns how many wait. */
+unsigned feed_gather(struct feed *feed, uint64_t most_ns);
 /* Begins a pass, and returns its number. */
 uint64_t feed_begin(struct feed *feed);
 /* The lane's keys, each behind a byte with its length: the keeper's until it takes that lane again. */

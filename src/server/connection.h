@@ -39,7 +39,8 @@ struct server_connection {
     /* Output: bytes [sent, output.length) have not been sent. */
     struct resp_writer output;
     size_t sent;
-    size_t unsafe; /* while `running`: what is written from here on waits for the disk; SIZE_MAX: for nothing */
+    size_t
+        unsafe; /* while `running`: what is written from here on waits for the disk; SIZE_MAX: for nothing */
     size_t arguments_counted; /* bytes of parser.arguments in the thread's account */
     size_t command_bytes;     /* that the command under way has reserved (eviction.h) */
 

@@ -45,9 +45,9 @@ struct server_options {
     bool busy_poll;    /* never sleep: for benchmarks */
     struct owner_process *owner; /* the process's part in the ownership of ranges; NULL: no cluster */
     const char
-        *data;     /* the directory in which this process keeps its memory nodes' pools; NULL: none. Copied */
-    /* What outlives power: attached; the server starts it, and tells it of all that its clients change. Whoever
-     * gave it stops it when server_join has returned. NULL: nothing does. */
+        *data; /* the directory in which this process keeps its memory nodes' pools; NULL: none. Copied */
+    /* What outlives power: attached; the server starts it, and tells it of all that its clients change.
+     * Whoever gave it stops it when server_join has returned. NULL: nothing does. */
     struct durable *durable;
     bool owns_all; /* `compute` owns each index that it opens (switch `ownership`); for figures */
     void (*tick)(void *context); /* NULL, or called by the first thread ten times a second; must not wait */

@@ -31,7 +31,7 @@ struct server {
     struct server_password password;
     struct server_slowlog slowlog;
     struct server_defrag defrag;
-    struct spinlock settings_lock; /* held while CONFIG SET applies its changes */
+    struct spinlock settings_lock;  /* held while CONFIG SET applies its changes */
     uint64_t started_ns, started_s; /* started_s: since 1970 */
     char run_id[41];
     uint64_t sampled_ns, sampled_commands; /* thread 0's */

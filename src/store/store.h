@@ -73,9 +73,9 @@ struct tree_session *store_session_tree(const struct store_session *session);
 /* Scans, counts and deletes of ranges call this before each of their batches: true ends them with
  * BANYAN_EABORT; the batches before are done. NULL, the default: they are never ended. */
 void store_session_set_cancel(struct store_session *session, bool (*cancelled)(void *context), void *context);
-/* Called for each key that a call of this session has changed, or may have changed, when that is in the pool and
- * before the call returns; on the session's task, which holds no lock, so it may suspend. Not for values that
- * were moved and are the same. NULL, the default: nothing is told. */
+/* Called for each key that a call of this session has changed, or may have changed, when that is in the pool
+ * and before the call returns; on the session's task, which holds no lock, so it may suspend. Not for values
+ * that were moved and are the same. NULL, the default: nothing is told. */
 typedef void store_changed_function(void *context, const void *key, size_t key_length);
 void store_session_set_changed(struct store_session *session, store_changed_function *changed, void *context);
 /* Ends the results of the last call, and frees their memory if it is large, as the next call would do too. */
@@ -228,8 +228,8 @@ int store_sample(struct store_session *session, void *key, size_t *length);
 
 /* ---- bulk load ---- */
 
-/* As tree.h has it, with values of any length: an index that is empty is made of ascending streams. A load that
- * fails leaves the index empty; the records that it had written stay until `check --reclaim`. */
+/* As tree.h has it, with values of any length: an index that is empty is made of ascending streams. A load
+ * that fails leaves the index empty; the records that it had written stay until `check --reclaim`. */
 struct store_bulk;
 /* The next entry, which stays valid until the next call; false: the part ends. */
 typedef bool store_bulk_next_function(void *context, const void **key, size_t *key_length,
