@@ -205,7 +205,7 @@ static int look(struct reading *reading, uint64_t offset, enum found *found, str
                 const uint8_t **payload, uint64_t *step)
 {
     const uint64_t left = reading->now->bytes - offset;
-    const uint8_t *bytes;
+    const uint8_t *bytes = NULL; /* some compilers do not see that `take` sets it */
     *found = FOUND_NOTHING;
     *step = left < 8 ? left : 8;
     if (left < JOURNAL_RECORD_BYTES)

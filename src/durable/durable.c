@@ -290,7 +290,7 @@ static void saver_wait(struct durable *durable)
     const bool called = durable->saver_called;
     durable->saver_called = false;
     if (!called)
-        durable->saver = &wakeup;
+        durable->saver = &wakeup; // cppcheck-suppress autoVariables ; the teller takes it off before we go on
     spinlock_unlock(&durable->lock);
     if (!called)
         wakeup_wait(&wakeup);

@@ -173,7 +173,7 @@ int feed_wait(struct feed *feed, uint64_t ticket, struct error *error)
         const bool waits = feed->safe < ticket && !feed->failed;
         if (waits) {
             waiter.next = feed->waiters;
-            feed->waiters = &waiter;
+            feed->waiters = &waiter; // cppcheck-suppress autoVariables ; it leaves the list before we go on
             feed->waiting++;
         }
         spinlock_unlock(&feed->lock);
