@@ -324,6 +324,35 @@ static void memory_families(struct server *server, FILE *out)
                   "Bytes of them that are segments of owners' logs.", MEMORY_LOGS);
 }
 
+/* What outlives power, where something does. */
+static void disk_families(const struct server *server, FILE *out)
+{
+    struct durable_stats stats;
+    if (!server_durable(server))
+        return;
+    durable_stats(server_durable(server), &stats);
+    gauge(out, "banyan_disk_bytes", "What journal and checkpoints take.", stats.disk_bytes);
+    gauge(out, "banyan_disk_complete", "1: the disk has, or gets, all that was changed.",
+          !stats.behind && !stats.status);
+    gauge(out, "banyan_disk_refuses", "1: commands that change data are refused.", stats.status != 0);
+    gauge(out, "banyan_disk_checkpoint_keys", "Keys in the last checkpoint.", stats.keeper.checkpoint_keys);
+    gauge(out, "banyan_disk_journal_bytes", "Bytes of the journal behind it.", stats.keeper.journal_bytes);
+    counter(out, "banyan_disk_changes_total", "Changes of keys.", stats.feed.marks);
+    counter(out, "banyan_disk_keys_total", "Keys copied into the journal.",
+            stats.keeper.keys + stats.keeper.deleted);
+    counter(out, "banyan_disk_journal_written_bytes_total", "Bytes appended to it.", stats.keeper.bytes);
+    counter(out, "banyan_disk_syncs_total", "Syncs of the journal.", stats.keeper.syncs);
+    counter(out, "banyan_disk_waits_total", "Changes that waited since the disk was behind.",
+            stats.feed.waits);
+    counter(out, "banyan_disk_checkpoints_total", "Checkpoints that were made.", stats.saves);
+    counter(out, "banyan_disk_checkpoint_failures_total", "Checkpoints that failed.", stats.saves_failed);
+    family_begin(out, "banyan_disk_behind_seconds", "gauge",
+                 "The oldest change that is not on the disk may be so old.");
+    fprintf(out, "banyan_disk_behind_seconds %.6f\n", (double)stats.feed.behind_ns / 1e9);
+    family_begin(out, "banyan_disk_sync_seconds_total", "counter", "Time that syncs took.");
+    fprintf(out, "banyan_disk_sync_seconds_total %.6f\n", (double)stats.keeper.sync_ns / 1e9);
+}
+
 void metrics_compute(void *context, FILE *out)
 {
     struct server *server = context;
@@ -336,6 +365,7 @@ void metrics_compute(void *context, FILE *out)
     owner_seconds(&stats, out);
     log_counters(&stats, out);
     log_seconds(&stats, out);
+    disk_families(server, out);
     memory_families(server, out);
     command_families(server, out);
 }

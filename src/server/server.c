@@ -204,6 +204,11 @@ struct server_password *server_password(struct server *server)
     return &server->password;
 }
 
+struct durable *server_durable(const struct server *server)
+{
+    return server->options.durable;
+}
+
 uint16_t server_port(const struct server *server, unsigned i)
 {
     return i < server->listeners.count ? server->listeners.list[i].address.port : 0;

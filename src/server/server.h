@@ -78,6 +78,8 @@ void server_destroy(struct server *server);
 /* The server's password, for its pages over HTTP (http.h). Valid until server_destroy. */
 struct server_password;
 struct server_password *server_password(struct server *server);
+/* As it was given. */
+struct durable *server_durable(const struct server *server);
 /* The port of listener number i, which the system has chosen for port 0. */
 uint16_t server_port(const struct server *server, unsigned i);
 
