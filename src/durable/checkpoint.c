@@ -25,8 +25,8 @@ struct checkpoint {
     struct archive_writer *writer;
     uint64_t written, synced;
     char name[DISK_NAME_MAX + 1];
-    uint8_t last[FORMAT_KEY_MAX + 1]; /* the key that was written last, and a 0: the next ones' lower bound */
-    size_t last_length;               /* 0: none was */
+    uint8_t last[FORMAT_KEY_MAX]; /* the key that was written last */
+    size_t last_length;           /* 0: none was */
     struct error error;               /* of the visit */
     uint64_t met;
     bool written_whole;
@@ -52,6 +52,17 @@ static void checkpoint_free(struct checkpoint *checkpoint)
     free(checkpoint);
 }
 
+/* No name is used twice: a manifest that could not be replaced, in this life, may name any before it; and the
+ * present one names the last of those that a former life has begun, of which not each became a manifest. */
+static uint64_t number_next(struct keeper *keeper)
+{
+    const struct manifest *manifest = keeper->parts.manifest;
+    uint64_t last = manifest->serial > manifest->checkpoint ? manifest->serial : manifest->checkpoint;
+    if (last < keeper->checkpoint)
+        last = keeper->checkpoint;
+    return keeper->checkpoint = last + 1;
+}
+
 int checkpoint_begin(struct checkpoint **out, struct keeper *keeper, struct error *error)
 {
     struct checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
@@ -60,10 +71,7 @@ int checkpoint_begin(struct checkpoint **out, struct keeper *keeper, struct erro
         return error_set(error, BANYAN_ENOMEM, "no memory for a checkpoint");
     checkpoint->keeper = keeper;
     checkpoint->position = journal_end(keeper->parts.journal);
-    checkpoint->number = keeper->checkpoint > keeper->parts.manifest->serial ? keeper->checkpoint
-                                                                             : keeper->parts.manifest->serial;
-    keeper->checkpoint =
-        ++checkpoint->number; /* a manifest that could not be replaced may name any before it */
+    checkpoint->number = number_next(keeper);
     snprintf(checkpoint->name, sizeof checkpoint->name, MANIFEST_PREFIX "%08" PRIu64, checkpoint->number);
     int status = disk_remove_if_there(keeper->parts.disk, checkpoint->name, error);
     if (!status)
@@ -87,7 +95,6 @@ static bool visit(void *context, const void *key, size_t key_length, const struc
                                         .value_length = value->length,
                                         .expires = value->expires};
     memcpy(checkpoint->last, key, key_length);
-    checkpoint->last[key_length] = 0;
     checkpoint->last_length = key_length;
     checkpoint->met++;
     return !archive_add(checkpoint->writer, &entry, &checkpoint->error);
@@ -107,9 +114,10 @@ int checkpoint_step(struct checkpoint *checkpoint, struct store_session *session
 {
     struct tree_range range = {.limit = keys};
     assert(!checkpoint->written_whole);
-    if (checkpoint->last_length) { /* the least key behind the last one */
+    if (checkpoint->last_length) {
         range.from = checkpoint->last;
-        range.from_length = checkpoint->last_length + 1;
+        range.from_length = checkpoint->last_length;
+        range.from_open = true;
     }
     checkpoint->met = 0;
     int status = store_scan(session, &range, STORE_SCAN_VALUES, visit, checkpoint);
