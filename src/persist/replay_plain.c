@@ -22,8 +22,15 @@ static struct replay_place place_of(const struct persist_replay *replay, const s
                                  .hash = format_record_hash(bytes, length)};
 }
 
+/* Those that were dropped give their places first. */
 static bool parts_grow(struct persist_replay *replay)
 {
+    if (replay->part_first) {
+        replay->part_count -= replay->part_first;
+        memmove(replay->parts, replay->parts + replay->part_first, replay->part_count * sizeof *replay->parts);
+        replay->part_first = 0;
+        return true;
+    }
     const uint32_t capacity = replay->part_capacity ? 2 * replay->part_capacity : PARTS_FIRST;
     struct replay_place *grown = realloc(replay->parts, capacity * sizeof *grown);
     if (!grown)
@@ -36,28 +43,42 @@ static bool parts_grow(struct persist_replay *replay)
 int replay_plain_bytes(struct persist_replay *replay, const struct journal_record *record,
                        struct error *error)
 {
-    if (!record->length || replay->part_bytes + record->length > FORMAT_RECORD_VALUE_MAX)
-        return error_set(error, BANYAN_ECORRUPT, "a part of a value has no possible length");
+    if (!record->length)
+        return error_set(error, BANYAN_ECORRUPT, "a part of a value has no bytes");
     if (replay->part_count == replay->part_capacity && !parts_grow(replay))
         return error_set(error, BANYAN_ENOMEM, "no memory for the parts of a value");
     replay->parts[replay->part_count++] = place_of(replay, record, record->bytes, record->length);
     replay->part_bytes += record->length;
+    while (replay->part_bytes > FORMAT_RECORD_VALUE_MAX) /* of a value whose entry was never written */
+        replay->part_bytes -= replay->parts[replay->part_first++].length;
     replay->stats.blocks++;
     return 0;
+}
+
+/* Where the parts of a value of that length begin: it is those that stand last. What stands before them is of
+ * values whose entries were not written any more, because the process ended or the disk was full. */
+static bool parts_find(const struct persist_replay *replay, uint32_t length, uint32_t *first)
+{
+    uint64_t bytes = 0;
+    *first = replay->part_count;
+    while (bytes < length && *first > replay->part_first)
+        bytes += replay->parts[--*first].length;
+    return bytes == length;
 }
 
 /* The places of a value that is not short. */
 static int places_make(struct persist_replay *replay, const struct journal_record *record,
                        const struct persist_value *value, struct replay_key *key, struct error *error)
 {
-    const uint32_t count = value->apart ? replay->part_count : 1;
-    if (value->apart && replay->part_bytes != value->length)
+    uint32_t first = 0;
+    if (value->apart && !parts_find(replay, value->length, &first))
         return error_set(error, BANYAN_ECORRUPT, "the parts of a value are not as long as its entry says");
+    const uint32_t count = value->apart ? replay->part_count - first : 1;
     key->places = calloc(count, sizeof *key->places);
     if (!key->places)
         return error_set(error, BANYAN_ENOMEM, "no memory for where values lie");
     if (value->apart)
-        memcpy(key->places, replay->parts, count * sizeof *key->places);
+        memcpy(key->places, replay->parts + first, count * sizeof *key->places);
     else
         key->places[0] = place_of(replay, record, value->bytes, value->length);
     key->plain_places = count;
@@ -102,7 +123,7 @@ int replay_plain_values(struct persist_replay *replay, const struct journal_reco
         status = value_take(replay, record, &value, error);
     }
     replay->stats.frames++;
-    replay->part_count = 0; /* of a value whose entry was cut off, if this one's was not long */
+    replay->part_count = replay->part_first = 0; /* none of them belongs to a later entry */
     replay->part_bytes = 0;
     return found < 0 ? error_set(error, found, "the entries of a record make no sense") : status;
 }

@@ -59,9 +59,10 @@ struct persist_replay {
     size_t chunk_used;
     struct replay_sorted *sorted; /* owned */
     uint64_t sorted_count, sorted_at;
-    uint64_t order;             /* entries of VALUES records so far */
-    struct replay_place *parts; /* owned: of the long value whose entry is to come */
-    uint32_t part_count, part_capacity;
+    uint64_t order; /* entries of VALUES records so far */
+    /* Of the long value whose entry is to come, from part_first on; and of others before it, perhaps. */
+    struct replay_place *parts; /* owned */
+    uint32_t part_first, part_count, part_capacity;
     uint64_t part_bytes;
     struct replay_block *blocks; /* owned: open addressing */
     uint64_t block_count, block_capacity;
