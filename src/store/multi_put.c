@@ -67,7 +67,8 @@ static void puts_finish(struct store_session *session, struct store_puts *puts, 
     struct store_raw *old = &puts->old[number];
     struct store_fresh *fresh = puts->record[number] >= 0 ? &puts->written[puts->record[number]].fresh : NULL;
     item->status = slot->status;
-    store_changed(session, item->key, item->key_length);
+    if (!item->status || item->status == BANYAN_EUNKNOWN) /* nothing else changes it */
+        store_changed(session, item->key, item->key_length);
     if (fresh)
         store_fresh_written(session, fresh, slot->ahead_done);
     if (!item->status) {
