@@ -526,7 +526,7 @@ int durable_stop(struct durable *durable, struct error *error)
     if (save_state(durable) == SAVE_WRITTEN || save_state(durable) == SAVE_BROKEN)
         save_end(durable, &durable->keeps);
     status = feed_error(durable->feed, error);
-    if (!status || status == BANYAN_ENOSPC)
+    if (status != BANYAN_EUNKNOWN) /* a disk that is full or slow may take it now */
         status = keeper_pass(durable->keeper, durable->keeps.session, error);
     if (!status && !durable->behind)
         status = file_note(durable->disk, IN_STEP, error);

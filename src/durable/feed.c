@@ -137,21 +137,30 @@ void feed_sleep(struct feed *feed, uint64_t most_ns)
 
 /* ---- waiting ---- */
 
-int feed_error(struct feed *feed, struct error *error)
+/* What was said of the failure; 0: it has ended meanwhile. */
+static int failure(struct feed *feed, struct error *error)
 {
-    const uint64_t oldest = atomic_load_relaxed(&feed->oldest); /* a hint of the pace */
-    const uint64_t now = oldest ? task_now() : 0;
-    if (now > oldest && now - oldest > feed->options.wait_ns)
-        return error_set(error, BANYAN_EBUSY, "the disk has not taken a change for %llu s",
-                         (unsigned long long)((now - oldest) / SECOND_NS));
-    if (!atomic_load_acquire(&feed->failed)) /* acquire: the message is there */
-        return 0;
     spinlock_lock(&feed->lock);
     const int status = feed->error.code;
     if (error && status)
         *error = feed->error;
     spinlock_unlock(&feed->lock);
     return status;
+}
+
+int feed_error(struct feed *feed, struct error *error)
+{
+    /* First what has failed: then nothing is taken any more, so that the oldest change grows old, and those who wait
+     * for it would wait for ever. Acquire: the message is there. */
+    int status = atomic_load_acquire(&feed->failed) ? failure(feed, error) : 0;
+    if (status)
+        return status;
+    const uint64_t oldest = atomic_load_relaxed(&feed->oldest); /* a hint of the pace */
+    const uint64_t now = oldest ? task_now() : 0;
+    if (now <= oldest || now - oldest <= feed->options.wait_ns)
+        return 0;
+    return error_set(error, BANYAN_EBUSY, "the disk has not taken a change for %llu s",
+                     (unsigned long long)((now - oldest) / SECOND_NS));
 }
 
 uint64_t feed_ticket(const struct feed *feed)
@@ -345,8 +354,9 @@ void feed_take(struct feed *feed, unsigned number, const uint8_t **bytes, uint32
     spinlock_unlock(&lane->lock);
     if (since && (!feed->pass_since || since < feed->pass_since))
         feed->pass_since = since;
-    if (feed->pass_since && !atomic_load_relaxed(&feed->oldest)) /* the keeper's own */
-        atomic_store_relaxed(&feed->oldest, feed->pass_since);   /* a hint */
+    const uint64_t oldest = atomic_load_relaxed(&feed->oldest); /* the keeper's own */
+    if (feed->pass_since && (!oldest || feed->pass_since < oldest))
+        atomic_store_relaxed(&feed->oldest, feed->pass_since); /* a hint */
 }
 
 void feed_done(struct feed *feed, uint64_t pass)
