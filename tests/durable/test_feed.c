@@ -1,0 +1,399 @@
+/*
+ * test_feed.c - the feed by itself: which pass a mark is in, what waits for what, and what a disk that is slow, full
+ * or broken does to those who mark and wait. One thread, in a task with a clock of its own: where it would sleep or
+ * park, the test does what the keeper does.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "base/task.h"
+#include "durable/feed.h"
+
+#define LOOKS_MAX 100000u
+
+struct fixture;
+typedef void keeper_function(struct fixture *fixture);
+
+struct fixture {
+    struct task task; /* first */
+    struct feed *feed;
+    uint64_t now_ns;
+    unsigned looks;          /* at the clock, while nothing else happens: a task that spins */
+    unsigned waited;         /* times it slept or parked */
+    unsigned after;          /* ... before the keeper comes */
+    keeper_function *keeper; /* comes once; NULL: never */
+    const struct error *error;
+};
+
+static struct fixture *of(struct task *task)
+{
+    return (struct fixture *)task;
+}
+
+static void waits(struct fixture *fixture)
+{
+    fixture->looks = 0;
+    if (++fixture->waited > LOOKS_MAX)
+        fail_msg("it waits for ever");
+    if (fixture->keeper && fixture->waited >= fixture->after) {
+        keeper_function *keeper = fixture->keeper;
+        fixture->keeper = NULL;
+        keeper(fixture);
+    }
+}
+
+static void fixture_park(struct task *task)
+{
+    waits(of(task));
+}
+
+static void fixture_unpark(struct task *task)
+{
+    (void)task;
+}
+
+static void fixture_sleep(struct task *task, uint64_t ns)
+{
+    of(task)->now_ns += ns;
+    waits(of(task));
+}
+
+static uint64_t fixture_now(struct task *task)
+{
+    if (++of(task)->looks > LOOKS_MAX)
+        fail_msg("it spins for ever");
+    return of(task)->now_ns;
+}
+
+static const struct task_ops fixture_ops = {.park = fixture_park,
+                                            .unpark = fixture_unpark,
+                                            .yield = fixture_park,
+                                            .sleep = fixture_sleep,
+                                            .now = fixture_now};
+
+static void begin(struct fixture *fixture, const struct feed_options *options)
+{
+    struct error error = {0};
+    *fixture = (struct fixture){.task = {&fixture_ops}, .now_ns = 1000000000};
+    assert_int_equal(feed_create(&fixture->feed, options, &error), 0);
+    task_set_self(&fixture->task);
+}
+
+static void end(struct fixture *fixture)
+{
+    task_set_self(NULL);
+    feed_destroy(fixture->feed);
+}
+
+/* From now on: the keeper comes when the task has waited so often. */
+static void comes(struct fixture *fixture, unsigned after, keeper_function *keeper)
+{
+    fixture->waited = 0;
+    fixture->after = after;
+    fixture->keeper = keeper;
+}
+
+static struct feed_writer writer(const struct fixture *fixture, unsigned lane)
+{
+    return (struct feed_writer){.feed = fixture->feed, .lane = lane};
+}
+
+/* Takes the lane, which holds these names, one byte each, and no others. */
+static void takes(struct fixture *fixture, unsigned lane, const char *names)
+{
+    const uint8_t *bytes;
+    uint32_t used, count, at = 0;
+    feed_take(fixture->feed, lane, &bytes, &used, &count);
+    assert_int_equal(count, strlen(names));
+    for (; *names; names++) {
+        assert_true(at < used && bytes[at + 1] == (uint8_t)*names);
+        at += 1u + bytes[at];
+    }
+    assert_int_equal(at, used);
+}
+
+/* A name of so many bytes, all the same. */
+static void mark(struct feed_writer *writer, char name, size_t length)
+{
+    char bytes[255];
+    memset(bytes, name, sizeof bytes);
+    feed_mark(writer, bytes, length);
+}
+
+/* ---- tickets ---- */
+
+static void test_tickets(void **state)
+{
+    struct fixture fixture;
+    (void)state;
+    begin(&fixture, &(struct feed_options){.lanes = 2});
+    struct feed_writer first = writer(&fixture, 0), second = writer(&fixture, 1);
+    assert_true(feed_safe(fixture.feed, first.ticket)); /* nothing was marked */
+    mark(&first, 'a', 1);
+    assert_int_equal(first.ticket, 1);
+    assert_int_equal(feed_ticket(fixture.feed), 1);
+    const uint64_t pass = feed_begin(fixture.feed);
+    assert_int_equal(pass, 1);
+    mark(&first, 'b', 3); /* before the pass takes the lane */
+    assert_int_equal(first.ticket, 1);
+    takes(&fixture, 0, "ab");
+    mark(&first, 'c', 255); /* behind */
+    mark(&second, 'd', 1);  /* before, in another lane */
+    assert_int_equal(first.ticket, 2);
+    assert_int_equal(second.ticket, 1);
+    assert_int_equal(feed_ticket(fixture.feed), 2);
+    takes(&fixture, 1, "d");
+    assert_false(feed_safe(fixture.feed, 1));
+    feed_done(fixture.feed, pass);
+    assert_true(feed_safe(fixture.feed, second.ticket));
+    assert_false(feed_safe(fixture.feed, first.ticket));
+    feed_begin(fixture.feed);
+    takes(&fixture, 0, "c");
+    takes(&fixture, 1, "");
+    feed_done(fixture.feed, 2);
+    assert_true(feed_safe(fixture.feed, first.ticket));
+    end(&fixture);
+}
+
+/* ---- marks that wait ---- */
+
+static void take_three(struct fixture *fixture)
+{
+    feed_begin(fixture->feed);
+    takes(fixture, 0, "ab");
+}
+
+static void test_full_lane(void **state)
+{
+    struct fixture fixture;
+    struct feed_stats stats;
+    (void)state;
+    begin(&fixture, &(struct feed_options){.lanes = 1, .lane_bytes = 300});
+    struct feed_writer one = writer(&fixture, 0);
+    mark(&one, 'a', 100);
+    mark(&one, 'b', 198); /* the last byte */
+    assert_int_equal(fixture.waited, 0);
+    feed_sleep(fixture.feed, 0); /* it was woken: the lane is more than half full */
+    assert_int_equal(fixture.waited, 0);
+    assert_int_equal(feed_marked(fixture.feed), 300);
+    comes(&fixture, 4, take_three);
+    mark(&one, 'c', 1);
+    assert_int_equal(fixture.waited, 4);
+    assert_int_equal(one.ticket, 2);
+    feed_sleep(fixture.feed, 0); /* a mark that waits has called */
+    assert_int_equal(fixture.waited, 4);
+    takes(&fixture, 0, "c");
+    feed_stats(fixture.feed, &stats);
+    assert_int_equal(stats.marks, 3);
+    assert_int_equal(stats.waits, 1);
+    assert_true(stats.wait_ns > 0);
+    end(&fixture);
+}
+
+static void done(struct fixture *fixture)
+{
+    feed_done(fixture->feed, 1);
+}
+
+static void test_late(void **state)
+{
+    struct fixture fixture;
+    struct feed_stats stats;
+    (void)state;
+    begin(&fixture, &(struct feed_options){.lanes = 2, .late_ns = 1000, .wait_ns = 10000000});
+    struct feed_writer one = writer(&fixture, 0), other = writer(&fixture, 1);
+    mark(&one, 'a', 1);
+    fixture.now_ns += 5000;
+    mark(&other, 'b', 1); /* the keeper has not begun yet: what is late is the disk */
+    assert_int_equal(fixture.waited, 0);
+    feed_begin(fixture.feed);
+    takes(&fixture, 1, "b"); /* the younger one first */
+    takes(&fixture, 0, "a");
+    feed_stats(fixture.feed, &stats);
+    assert_int_equal(stats.behind_ns, 5000);
+    comes(&fixture, 3, done);
+    mark(&one, 'c', 1);
+    assert_int_equal(fixture.waited, 3);
+    assert_int_equal(one.ticket, 2);
+    mark(&one, 'd', 1);
+    assert_int_equal(fixture.waited, 3);
+    takes(&fixture, 0, "cd");
+    end(&fixture);
+}
+
+/* ---- waiting for a pass ---- */
+
+static void two_passes(struct fixture *fixture);
+
+static void one_pass(struct fixture *fixture)
+{
+    const uint64_t pass = feed_begin(fixture->feed);
+    for (unsigned lane = 0; lane < feed_lanes(fixture->feed); lane++) {
+        const uint8_t *bytes;
+        uint32_t used, count;
+        feed_take(fixture->feed, lane, &bytes, &used, &count);
+    }
+    feed_done(fixture->feed, pass);
+}
+
+static void two_passes(struct fixture *fixture)
+{
+    one_pass(fixture);
+    assert_true(feed_wanted(fixture->feed)); /* the task waits for the next one still */
+    comes(fixture, 1, one_pass);
+}
+
+static void test_wait(void **state)
+{
+    struct fixture fixture;
+    struct error error = {0};
+    (void)state;
+    begin(&fixture, &(struct feed_options){.lanes = 1});
+    struct feed_writer one = writer(&fixture, 0);
+    assert_int_equal(feed_wait(fixture.feed, 0, &error), 0);
+    mark(&one, 'a', 1);
+    assert_false(feed_wanted(fixture.feed));
+    comes(&fixture, 1, one_pass);
+    assert_int_equal(feed_wait(fixture.feed, one.ticket, &error), 0);
+    assert_true(fixture.waited > 0 && feed_safe(fixture.feed, one.ticket));
+    assert_int_equal(feed_wait(fixture.feed, one.ticket, &error), 0);
+    comes(&fixture, 1, two_passes);
+    assert_int_equal(feed_wait(fixture.feed, 3, &error), 0);
+    assert_true(feed_safe(fixture.feed, 3));
+    assert_false(feed_wanted(fixture.feed));
+    end(&fixture);
+}
+
+static void test_hurry(void **state)
+{
+    struct fixture fixture;
+    (void)state;
+    begin(&fixture, &(struct feed_options){.lanes = 1});
+    feed_sleep(fixture.feed, 20000000); /* nobody calls: the time is over */
+    assert_true(fixture.waited > 0);
+    feed_hurry(fixture.feed, 2);
+    fixture.waited = 0;
+    feed_sleep(fixture.feed, 20000000);
+    assert_int_equal(fixture.waited, 0);
+    one_pass(&fixture);
+    assert_true(feed_wanted(fixture.feed));
+    one_pass(&fixture);
+    assert_false(feed_wanted(fixture.feed));
+    feed_hurry(fixture.feed, 2); /* that is through */
+    assert_false(feed_wanted(fixture.feed));
+    end(&fixture);
+}
+
+/* ---- a disk in trouble ---- */
+
+static void fails(struct fixture *fixture)
+{
+    feed_fail(fixture->feed, fixture->error);
+}
+
+static void test_full_disk(void **state)
+{
+    struct fixture fixture;
+    struct error error = {0}, full = {0};
+    (void)state;
+    error_set(&full, BANYAN_ENOSPC, "no room on it");
+    begin(&fixture, &(struct feed_options){.lanes = 1, .lane_bytes = 300});
+    fixture.error = &full;
+    struct feed_writer one = writer(&fixture, 0);
+    mark(&one, 'a', 1);
+    feed_begin(fixture.feed);
+    takes(&fixture, 0, "a");
+    comes(&fixture, 1, fails);
+    assert_int_equal(feed_wait(fixture.feed, one.ticket, &error), BANYAN_ENOSPC); /* woken by it */
+    assert_string_equal(error.text, full.text);
+    assert_int_equal(feed_wait(fixture.feed, one.ticket, NULL), BANYAN_ENOSPC); /* and told at once */
+    assert_int_equal(feed_error(fixture.feed, NULL), BANYAN_ENOSPC);
+    assert_int_equal(feed_wait(fixture.feed, 0, NULL), 0);
+    mark(&one, 'b', 200);
+    comes(&fixture, 3, one_pass);
+    mark(&one, 'c', 200); /* waits for room in the lane, and does not give up */
+    assert_int_equal(fixture.waited, 3);
+    assert_int_equal(feed_error(fixture.feed, &error), 0);
+    assert_true(feed_safe(fixture.feed, 2));
+    assert_int_equal(one.ticket, 3);
+    takes(&fixture, 0, "c");
+    end(&fixture);
+}
+
+static void test_broken_disk(void **state)
+{
+    struct fixture fixture;
+    struct error error = {0}, full = {0}, broken = {0};
+    (void)state;
+    error_set(&full, BANYAN_ENOSPC, "no room on it");
+    error_set(&broken, BANYAN_EUNKNOWN, "its cable is out");
+    begin(&fixture, &(struct feed_options){.lanes = 1, .lane_bytes = 300, .late_ns = 1000});
+    struct feed_writer one = writer(&fixture, 0);
+    mark(&one, 'a', 1);
+    feed_begin(fixture.feed);
+    takes(&fixture, 0, "a");
+    feed_fail(fixture.feed, &full);
+    fixture.error = &broken;
+    comes(&fixture, 2, fails);
+    fixture.now_ns += 5000;
+    mark(&one, 'b', 200); /* the disk is late, then broken: nothing is noted */
+    assert_true(one.ticket == UINT64_MAX);
+    takes(&fixture, 0, "");
+    feed_fail(fixture.feed, &full); /* changes nothing any more */
+    assert_int_equal(feed_error(fixture.feed, &error), BANYAN_EUNKNOWN);
+    assert_string_equal(error.text, broken.text);
+    for (unsigned i = 0; i < 2; i++) { /* also when the change is very old */
+        assert_int_equal(feed_wait(fixture.feed, one.ticket, &error), BANYAN_EUNKNOWN);
+        assert_int_equal(feed_error(fixture.feed, &error), BANYAN_EUNKNOWN);
+        assert_string_equal(error.text, broken.text);
+        one.ticket = 0;
+        fixture.waited = 0;
+        mark(&one, 'c', 200);
+        assert_true(one.ticket == UINT64_MAX);
+        fixture.now_ns += UINT64_C(10000000000);
+    }
+    end(&fixture);
+}
+
+static void still_busy(struct fixture *fixture)
+{
+    struct error error = {0};
+    fixture->now_ns += 2000;
+    assert_int_equal(feed_error(fixture->feed, &error), BANYAN_EBUSY);
+    assert_true(error.text[0] != 0);
+    comes(fixture, 1, one_pass);
+}
+
+/* A disk that takes long is waited for by those who have changed something; no change begins meanwhile. */
+static void test_slow_disk(void **state)
+{
+    struct fixture fixture;
+    struct error error = {0};
+    (void)state;
+    begin(&fixture, &(struct feed_options){.lanes = 1, .wait_ns = 1000});
+    struct feed_writer one = writer(&fixture, 0);
+    mark(&one, 'a', 1);
+    feed_begin(fixture.feed);
+    takes(&fixture, 0, "a");
+    assert_int_equal(feed_error(fixture.feed, &error), 0);
+    comes(&fixture, 1, still_busy);
+    assert_int_equal(feed_wait(fixture.feed, one.ticket, &error), 0);
+    assert_int_equal(feed_error(fixture.feed, &error), 0);
+    end(&fixture);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tickets),  cmocka_unit_test(test_full_lane),   cmocka_unit_test(test_late),
+        cmocka_unit_test(test_wait),     cmocka_unit_test(test_hurry),       cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_slow_disk), cmocka_unit_test(test_broken_disk),
+    };
+    return cmocka_run_group_tests_name("the feed", tests, NULL, NULL);
+}
