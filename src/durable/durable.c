@@ -537,8 +537,11 @@ void durable_close(struct durable *durable)
 {
     if (!durable)
         return;
+    struct error ignored = {0};
     if (durable->feed)
         threads_end(durable);
+    if (durable->checkpoint) /* durable_stop was not called */
+        (void)checkpoint_end(durable->checkpoint, durable->keeps.session, false, &ignored);
     helper_close(&durable->keeps);
     helper_close(&durable->saves);
     keeper_destroy(durable->keeper);
