@@ -1,7 +1,8 @@
 /*
- * fuzz_persist.c - what the records of a journal say of owners' logs (persist/format.h, persist/replay.h):
- * blocks and frames of any bytes, in a journal whose own checksums are right. Some frames get a right header,
- * and some entries a record that is really there.
+ * fuzz_persist.c - what the records of a journal say (persist/format.h, persist/replay.h), of owners' logs or with
+ * whole values: blocks, frames, entries and parts of any bytes, in a journal whose own checksums are right. Some
+ * frames get a right header, and some entries a record that is really there; some records of values are such as a
+ * server writes, with the parts of long values before them, or with others.
  *
  * Oracle: what is refused is refused with a sentence; keys that are told ascend, and none is told twice.
  */
@@ -75,26 +76,75 @@ static uint32_t frame_make(uint8_t *payload, uint64_t sequence, const uint8_t *s
 static void append(struct journal *journal, uint8_t kind, const uint8_t *payload, uint32_t length)
 {
     struct error error = {0};
-    uint64_t position;
-    fuzz_must(!journal_append(journal, kind, payload, length, &position, &error), "%s", error.text);
+    uint64_t position, safe;
+    int status = journal_append(journal, kind, payload, length, &position, &error);
+    if (status == BANYAN_EBUSY) {
+        fuzz_must(!journal_sync(journal, &safe, &error), "%s", error.text);
+        status = journal_append(journal, kind, payload, length, &position, &error);
+    }
+    fuzz_must(!status, "%s", error.text);
+}
+
+/* A part of a long value; *bytes: of those that stand right before what comes next. */
+static void part_append(struct journal *journal, uint32_t length, uint32_t *bytes)
+{
+    static uint8_t part[JOURNAL_LENGTH_MAX];
+    append(journal, PERSIST_BYTES, part, length);
+    *bytes += length;
+}
+
+/* Entries of whole values. The first one may stand apart: in the parts that were appended last, or in none. */
+static uint32_t values_make(struct fuzz_input *input, uint8_t *payload, uint32_t parts)
+{
+    static const uint8_t zeros[256];
+    uint8_t key[2];
+    uint32_t used = 0;
+    for (unsigned i = 1 + fuzz_byte(input) % 6u; i && input->length; i--) {
+        const uint8_t shape = fuzz_byte(input);
+        struct persist_value value = {.key = {key, 1 + shape % 2u}, .index = shape / 2 % 2, .expires = shape / 4 % 2};
+        key[0] = key[1] = (uint8_t)('k' + shape / 8 % 4);
+        value.deleted = shape / 32 % 4 == 1;
+        value.apart = shape / 32 % 4 == 2;
+        if (value.apart)
+            value.length = shape & 128 ? parts : PERSIST_VALUE_SHORT + 1u + fuzz_u16(input);
+        else if (!value.deleted)
+            value.length = fuzz_byte(input);
+        value.bytes = value.deleted || value.apart ? NULL : zeros;
+        persist_value_encode(&value, payload + used);
+        used += persist_value_bytes(&value);
+    }
+    return used;
+}
+
+/* Bytes of the input, as the payload of a record of that kind. */
+static void raw_append(struct fuzz_input *input, struct journal *journal, uint8_t kind, uint32_t length)
+{
+    uint8_t payload[PAYLOAD_MAX] = {0};
+    if (length > input->length)
+        length = (uint32_t)input->length;
+    fuzz_take(input, payload, length);
+    append(journal, kind, payload, length);
 }
 
 static void fill(struct fuzz_input *input, struct journal *journal)
 {
     uint8_t payload[PAYLOAD_MAX], slot[FORMAT_VALUE_MAX], slot_length = 0;
+    uint32_t parts = 0;
     for (unsigned i = 0; i < 64 && input->length; i++) {
         const uint8_t what = fuzz_byte(input);
-        uint32_t length = fuzz_u16(input) % PAYLOAD_MAX;
+        const uint32_t number = fuzz_u16(input), length = number % PAYLOAD_MAX;
         memset(payload, 0, sizeof payload);
-        if (what % 8 == 6) {
+        if (what >= 0xe0) {
+            part_append(journal, number, &parts);
+        } else if (what >= 0xc0) {
+            append(journal, PERSIST_VALUES, payload, values_make(input, payload, parts));
+            parts = 0;
+        } else if (what % 8 == 6) {
             append(journal, PERSIST_BLOCK, payload, record_make(payload, 64, length, slot, &slot_length));
         } else if (what % 8 == 7 && slot_length) {
             append(journal, PERSIST_FRAME, payload, frame_make(payload, 1 + length, slot, slot_length));
         } else {
-            if (length > input->length)
-                length = (uint32_t)input->length;
-            fuzz_take(input, payload, length);
-            append(journal, 1 + what % 3, payload, length);
+            raw_append(input, journal, 1 + (what & 7) % 4, length);
         }
     }
 }
