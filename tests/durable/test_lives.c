@@ -246,6 +246,8 @@ static void checkpoint_close(struct world *world, bool whole)
     }
     if (status == BANYAN_ENOSPC)
         assert_true(life->full);
+    if (whole && !status) /* what its scan has seen, and more, is in the journal (K4) */
+        assert_true(marks_safe(world));
     for (unsigned i = 0; whole && !status && i < KEYS; i++)
         world->keys.known[i].versions[life->counted[i]].safe = true; /* K4, K5 */
 }
