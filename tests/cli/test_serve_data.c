@@ -81,13 +81,19 @@ static void without_it_data_end(void **state)
     scene->passed = true;
 }
 
-static void data_are_there_again(void **state)
+struct level {
+    const char *name, *append, *sync; /* append, sync: what CONFIG GET says in the words of Redis */
+};
+
+/* `asked`: what the setting durability is given; NULL: nothing. */
+static void there_again(struct scene *scene, const char *asked, const struct level *level)
 {
-    struct scene *scene = *state;
     const char *directory = keep(scene_path(scene, "data"));
-    const char *const *first = SERVE(directory, "--size", "64M", "--memory-nodes", "3");
+    const char *const *first =
+        SERVE(directory, "--size", "64M", "--memory-nodes", "3", asked ? "--durability" : NULL, asked);
+    const char *const *again = SERVE(directory, asked ? "--durability" : NULL, asked);
     struct process *server = process_start(scene, "serve", first);
-    assert_said(server, text_of("; data in %s, durability process", directory));
+    assert_said(server, text_of("; data in %s, durability %s", directory, level->name));
     redisContext *client = client_of(server, 0);
     for (unsigned i = 0; i < 300; i++)
         assert_string_equal(ask(client, "SET key:%u value-%u", i, i), "OK");
@@ -95,14 +101,15 @@ static void data_are_there_again(void **state)
     assert_string_equal(ask(client, "SETRANGE long 150000 end"), "150003");
     assert_string_equal(ask(client, "INCRBY number 41"), "41");
     char *text = info(client, "persistence");
-    assert_contains(text, "\ndurability:process\r\n");
+    assert_contains(text, text_of("\ndurability:%s\r\n", level->name));
     assert_contains(text, text_of("\ndata_directory:%s\r\n", directory));
-    assert_contains(text, "\naof_enabled:0\r\n");
+    assert_contains(text, text_of("\naof_enabled:%d\r\n", !strcmp(level->append, "yes")));
     free(text);
     assert_string_equal(config(client, "dir"), directory);
     assert_string_equal(config(client, "data"), directory);
-    assert_string_equal(config(client, "appendonly"), "no");
-    assert_string_equal(config(client, "appendfsync"), "no");
+    assert_string_equal(config(client, "durability"), level->name);
+    assert_string_equal(config(client, "appendonly"), level->append);
+    assert_string_equal(config(client, "appendfsync"), level->sync);
     assert_string_equal(config(client, "save"), "");
     redisFree(client);
     for (unsigned way = 0; way < 3; way++) { /* SIGTERM, SIGKILL, SHUTDOWN */
@@ -120,7 +127,7 @@ static void data_are_there_again(void **state)
         if (way == 0)
             assert_contains(errors, text_of("what the store holds stays in %s", directory));
         free(errors);
-        process_restart(scene, server, SERVE(directory, NULL)); /* the sizes are the directory's */
+        process_restart(scene, server, again); /* the sizes are the directory's */
         assert_contains(server->said, "3 memory nodes");
         errors = process_errors(scene, server);
         if (way == 0)
@@ -150,6 +157,21 @@ static void data_are_there_again(void **state)
     assert_int_equal(result.code, 0);
     assert_lacks(result.output, "lost");
     scene->passed = true;
+}
+
+static void data_are_there_again(void **state)
+{
+    there_again(*state, NULL, &(struct level){"disk-second", "yes", "everysec"});
+}
+
+static void data_are_there_again_at_level_process(void **state)
+{
+    there_again(*state, "process", &(struct level){"process", "no", "no"});
+}
+
+static void data_are_there_again_at_level_always(void **state)
+{
+    there_again(*state, "disk-always", &(struct level){"disk-always", "yes", "always"});
 }
 
 static void other_settings_are_refused(void **state)
@@ -325,25 +347,53 @@ static void restart_machine(const char *pool)
     flip(pool, KEEP_WORDS_OFFSET + offsetof(struct keep_words, boot));
 }
 
-/* The data outlive the machine where the server was stopped before. */
-static void a_machine_that_went_down_is_told(void **state)
+/* The data outlive the machine where the server was stopped before, or where they are on a disk. */
+static struct process *went_down(struct scene *scene, const char *level)
 {
-    struct scene *scene = *state;
     const char *directory = keep(scene_path(scene, "data")), *pool = keep(text_of("%s/pool-0", directory));
-    struct process *server = process_start(scene, "serve", SERVE(directory, "--size", "32M"));
+    struct process *server =
+        process_start(scene, "serve", SERVE(directory, "--size", "32M", "--durability", level));
     redisContext *client = client_of(server, 0);
     assert_string_equal(ask(client, "SET a 1"), "OK");
     redisFree(client);
     assert_int_equal(process_stop(server), 0);
     restart_machine(pool);
-    process_restart(scene, server, SERVE(directory, NULL));
+    process_restart(scene, server, SERVE(directory, "--durability", level));
     client = client_of(server, 0);
     assert_string_equal(ask(client, "GET a"), "1");
     redisFree(client);
     process_kill(server);
     restart_machine(pool);
-    refused(scene, SERVE(directory, NULL), "was in use when its machine went down",
-            "move it away to begin with an empty pool");
+    return server;
+}
+
+static void a_machine_that_went_down_is_told(void **state)
+{
+    struct scene *scene = *state;
+    went_down(scene, "process");
+    refused(scene, SERVE(keep(scene_path(scene, "data")), "--durability", "process"),
+            "was in use when its machine went down", "move it away to begin with an empty pool");
+    scene->passed = true;
+}
+
+static void a_machine_that_went_down_costs_nothing_on_a_disk(void **state)
+{
+    struct scene *scene = *state;
+    struct process *server = went_down(scene, "disk-always");
+    const char *directory = keep(scene_path(scene, "data"));
+    refused(scene, SERVE(directory, "--durability", "process"),
+            "the pools are lost, and what they held is in",
+            "start with --durability disk-second or disk-always");
+    process_restart(scene, server, SERVE(directory, "--durability", "disk-always"));
+    char *errors = process_errors(scene, server);
+    assert_contains(
+        errors, text_of("the pools are made anew from the checkpoint and the journal in %s/disk", directory));
+    assert_contains(errors, "1 keys were loaded in ");
+    free(errors);
+    redisContext *client = client_of(server, 0);
+    assert_string_equal(ask(client, "GET a"), "1");
+    redisFree(client);
+    assert_int_equal(process_stop(server), 0);
     scene->passed = true;
 }
 
@@ -390,21 +440,22 @@ static void a_full_file_system_is_told(void **state)
 }
 
 /* As a user to whom nothing is permitted; the scene's folder is this process's, which may be root. */
-static void refused_to_others(struct scene *scene, const char *directory, const char *part)
+static void refused_to_others(struct scene *scene, const char *directory, const char *level, const char *part,
+                              const char *why)
 {
     const char *program = getenv("BANYAN_PROGRAM");
     if (geteuid() != 0) {
-        refused(scene, SERVE(directory, NULL), part, "Permission denied");
+        refused(scene, SERVE(directory, "--durability", level), part, why);
         return;
     }
     process_run(scene, "/usr/bin/setpriv",
                 ARGUMENTS("--reuid", "65534", "--clear-groups", program, "serve", "--listen", "0",
-                          "--threads", "1", "--data", directory),
+                          "--threads", "1", "--data", directory, "--durability", level),
                 &result);
     if (strstr(result.error, "failed to execute")) /* its folder is closed to others */
         skip();
     assert_contains(result.error, part);
-    assert_contains(result.error, "Permission denied");
+    assert_contains(result.error, why);
 }
 
 static void what_cannot_be_written_is_told(void **state)
@@ -414,15 +465,24 @@ static void what_cannot_be_written_is_told(void **state)
     scene->passed = true; /* where it is skipped; else a failure shows by itself */
     assert_int_equal(chmod(scene->folder, 0755), 0);
     assert_int_equal(mkdir(parent, 0555), 0);
-    refused_to_others(scene, directory, "cannot be made");
+    refused_to_others(scene, directory, "process", "cannot be made", "Permission denied");
+    refused_to_others(scene, directory, "disk-second", "cannot be made", "Permission denied");
     assert_int_equal(chmod(parent, 0755), 0);
     assert_int_equal(mkdir(directory, 0555), 0);
-    refused_to_others(scene, directory, "pool-0 cannot be opened");
+    refused_to_others(scene, directory, "process", "pool-0 cannot be opened", "Permission denied");
+    refused_to_others(scene, directory, "disk-second", "/disk: no permission to make it",
+                      "name another directory");
     assert_int_equal(chmod(directory, 0755), 0);
-    struct process *server = process_start(scene, "serve", SERVE(directory, "--size", "32M"));
+    struct process *server =
+        process_start(scene, "serve", SERVE(directory, "--size", "32M", "--durability", "process"));
     assert_int_equal(process_stop(server), 0);
     assert_int_equal(chmod(text_of("%s/pool-0", directory), 0444), 0);
-    refused_to_others(scene, directory, "pool-0 cannot be opened");
+    refused_to_others(scene, directory, "process", "pool-0 cannot be opened", "Permission denied");
+    assert_int_equal(chmod(text_of("%s/pool-0", directory), 0600), 0);
+    process_restart(scene, server, SERVE(directory, NULL));
+    assert_int_equal(process_stop(server), 0);
+    refused_to_others(scene, directory, "disk-second", "/disk: no permission to read it",
+                      "name another directory");
 }
 
 #define TEST(test) cmocka_unit_test_setup_teardown(test, scene_set_up, scene_tear_down)
@@ -431,6 +491,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {TEST(without_it_data_end),
                                        TEST(data_are_there_again),
+                                       TEST(data_are_there_again_at_level_process),
+                                       TEST(data_are_there_again_at_level_always),
                                        TEST(other_settings_are_refused),
                                        TEST(one_process_at_a_time),
                                        TEST(first_starts_may_be_cut),
@@ -439,6 +501,7 @@ int main(void)
                                        TEST(pools_of_other_directories_are_refused),
                                        TEST(damage_is_told),
                                        TEST(a_machine_that_went_down_is_told),
+                                       TEST(a_machine_that_went_down_costs_nothing_on_a_disk),
                                        TEST(a_catalogue_is_not_written_twice),
                                        TEST(a_full_file_system_is_told),
                                        TEST(what_cannot_be_written_is_told)};

@@ -1,8 +1,8 @@
 /*
  * test_serve_kill.c - `banyan serve --data` is killed again and again at full load, and started again:
  * nothing that was acknowledged is lost, nothing is there that was never written, expiries stay, and every
- * block is accounted for. Without arguments the short form; a soak gives some: test_serve_kill KILLS SEED
- * [NODES]
+ * block is accounted for, at every level of durability. Without arguments the short form; a soak gives some:
+ * test_serve_kill KILLS SEED [NODES [LEVEL]]. What a loss of power costs is test_serve_power.c's.
  *
  * The load is that of load.h, whose clients know what each key may hold, both of its servers being the same
  * process; a client that sends its commands sixteen at a time; and keys with expiries, of this thread.
@@ -48,7 +48,7 @@ struct run {
     struct random random;
     struct process *server;
     struct net_address address;
-    const char *directory, *listen, *nodes;
+    const char *directory, *listen, *nodes, *level;
     struct load *load;
     struct batcher batcher;
     unsigned round, kills, stops;
@@ -210,9 +210,10 @@ static void volatile_verify(struct run *run)
 static const char *const *server_arguments(const struct run *run)
 {
     static const char *arguments[16];
-    const char *const all[] = {
-        "serve",          "--listen", run->listen, "--data", run->directory,   "--threads", "2",
-        "--memory-nodes", run->nodes, "--size",    "192M",   "--idle-timeout", "0",         NULL};
+    const char *const all[] = {"serve",        "--listen",       run->listen, "--data",
+                               run->directory, "--threads",      "2",         "--memory-nodes",
+                               run->nodes,     "--size",         "192M",      "--durability",
+                               run->level,     "--idle-timeout", "0",         NULL};
     memcpy(arguments, all, sizeof all);
     return arguments;
 }
@@ -312,11 +313,12 @@ static void do_round(struct run *run)
     load_next_epoch(run->load);
 }
 
-static void run_begin(struct run *run, uint64_t seed, const char *nodes)
+static void run_begin(struct run *run, uint64_t seed, const char *nodes, const char *level)
 {
     scene_open(&run->scene);
     random_seed(&run->random, seed);
     run->nodes = nodes;
+    run->level = level;
     run->directory = keep(scene_path(&run->scene, "data"));
     run->listen = keep(text_of("unix:%s", scene_path(&run->scene, "serve.sock")));
     run->server = process_start(&run->scene, "serve", server_arguments(run));
@@ -352,12 +354,12 @@ static void run_end(struct run *run)
     scene_close(&run->scene);
 }
 
-static void run_kills(unsigned rounds, uint64_t seed, const char *nodes)
+static void run_kills(unsigned rounds, uint64_t seed, const char *nodes, const char *level)
 {
     struct run *run = calloc(1, sizeof *run);
     if (!run)
         fail_hard("no memory");
-    run_begin(run, seed, nodes);
+    run_begin(run, seed, nodes, level);
     for (; run->round < rounds; run->round++) {
         do_round(run);
         if (run->round % 25 == 24)
@@ -371,22 +373,35 @@ static void run_kills(unsigned rounds, uint64_t seed, const char *nodes)
 static void one_memory_node(void **state)
 {
     (void)state;
-    run_kills(8, 1, "1");
+    run_kills(8, 1, "1", "process");
 }
 
 static void two_memory_nodes(void **state)
 {
     (void)state;
-    run_kills(4, 2, "2");
+    run_kills(4, 2, "2", "process");
+}
+
+static void disk_second(void **state)
+{
+    (void)state;
+    run_kills(4, 3, "1", "disk-second");
+}
+
+static void disk_always(void **state)
+{
+    (void)state;
+    run_kills(4, 4, "2", "disk-always");
 }
 
 int main(int count, char **arguments)
 {
     if (count >= 3) {
         run_kills((unsigned)strtoul(arguments[1], NULL, 10), strtoull(arguments[2], NULL, 10),
-                  count > 3 ? arguments[3] : "1");
+                  count > 3 ? arguments[3] : "1", count > 4 ? arguments[4] : "disk-second");
         return 0;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_memory_node), cmocka_unit_test(two_memory_nodes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_memory_node), cmocka_unit_test(two_memory_nodes),
+                                       cmocka_unit_test(disk_second), cmocka_unit_test(disk_always)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
