@@ -361,7 +361,7 @@ static void save_told(struct durable *durable, int status)
     atomic_store_relaxed(&durable->save_ns, took);
     atomic_store_relaxed(&durable->saved_at, clock_wall_ms());
     atomic_store_relaxed(&durable->save_marks, atomic_load_relaxed(&durable->save_began_marks));
-    atomic_store_relaxed(&durable->behind, false);
+    atomic_store_release(&durable->behind, false); /* behind the manifest */
     log_info("%s: the checkpoint is whole: %llu keys, %llu bytes, after %.1f s", disk_path(durable->disk),
              (unsigned long long)durable->manifest.parts[0].entries,
              (unsigned long long)durable->manifest.parts[0].bytes, (double)took / 1e9);
@@ -567,6 +567,12 @@ bool durable_always(const struct durable *durable)
 struct feed *durable_feed(struct durable *durable)
 {
     return durable->feed;
+}
+
+bool durable_safe(const struct durable *durable, uint64_t ticket)
+{
+    /* Acquire: the manifest names the checkpoint. */
+    return feed_safe(durable->feed, ticket) && !atomic_load_acquire(&durable->behind);
 }
 
 void durable_stats(struct durable *durable, struct durable_stats *stats)

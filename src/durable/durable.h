@@ -62,6 +62,10 @@ struct feed_writer durable_writer(struct durable *durable, unsigned lane);
 bool durable_always(const struct durable *durable);
 struct feed *durable_feed(struct durable *durable);
 
+/* Any thread. Whether all that was marked before the ticket was drawn is safe, and all that former lives left in
+ * the pools: a WAITAOF that is answered says so of whatever a client can read. */
+bool durable_safe(const struct durable *durable, uint64_t ticket);
+
 /* Any thread. BANYAN_EBUSY: one is under way. Returns when it was begun, soon. */
 int durable_save(struct durable *durable, struct error *error);
 

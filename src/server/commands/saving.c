@@ -115,13 +115,13 @@ void waitaof_run(struct server_call *call)
     } else {
         /* What this connection was answered, any task of it has marked by now. */
         const uint64_t ticket = durable ? feed_ticket(durable_feed(durable)) : 0, begun = task_now();
-        bool safe = durable && feed_safe(durable_feed(durable), ticket);
+        bool safe = durable && durable_safe(durable, ticket);
         while (durable && (local || numbers[1]) && !safe && !ends(call) &&
                (!timeout || task_now() - begun < (uint64_t)timeout * 1000000) &&
                !feed_error(durable_feed(durable), NULL)) {
             feed_hurry(durable_feed(durable), ticket);
             task_sleep(LOOK_NS);
-            safe = feed_safe(durable_feed(durable), ticket);
+            safe = durable_safe(durable, ticket);
         }
         resp_array(call->reply, 2);
         resp_integer(call->reply, safe);
