@@ -528,6 +528,8 @@ int durable_stop(struct durable *durable, struct error *error)
     status = feed_error(durable->feed, error);
     if (status != BANYAN_EUNKNOWN) /* a disk that is full or slow may take it now */
         status = keeper_pass(durable->keeper, durable->keeps.session, error);
+    if (!status && feed_missed(durable->feed))
+        status = error_set(error, BANYAN_ENOSPC, "%s: there was no room for them", disk_path(durable->disk));
     if (!status && !durable->behind)
         status = file_note(durable->disk, IN_STEP, error);
     return status;
@@ -550,6 +552,12 @@ void durable_close(struct durable *durable)
     manifest_free(&durable->manifest);
     disk_close(durable->disk);
     free(durable);
+}
+
+void durable_end(struct durable *durable)
+{
+    if (durable->feed)
+        feed_end(durable->feed);
 }
 
 /* ---- for others ---- */

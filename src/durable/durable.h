@@ -62,8 +62,8 @@ struct feed_writer durable_writer(struct durable *durable, unsigned lane);
 bool durable_always(const struct durable *durable);
 struct feed *durable_feed(struct durable *durable);
 
-/* Any thread. Whether all that was marked before the ticket was drawn is safe, and all that former lives left in
- * the pools: a WAITAOF that is answered says so of whatever a client can read. */
+/* Any thread. Whether all that was marked before the ticket was drawn is safe, and all that former lives left
+ * in the pools: a WAITAOF that is answered says so of whatever a client can read. */
 bool durable_safe(const struct durable *durable, uint64_t ticket);
 
 /* Any thread. BANYAN_EBUSY: one is under way. Returns when it was begun, soon. */
@@ -86,6 +86,8 @@ struct durable_stats {
 /* Any thread. */
 void durable_stats(struct durable *durable, struct durable_stats *stats);
 
+/* durable_stop is to come, and no change waits for a disk without room from now on. Any thread. */
+void durable_end(struct durable *durable);
 /* Ends the threads behind a last pass. Not 0: it failed, and the next start makes a checkpoint. */
 int durable_stop(struct durable *durable, struct error *error);
 /* NULL: does nothing. */

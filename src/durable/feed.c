@@ -40,6 +40,7 @@ struct feed {
     uint64_t pass, safe;     /* atomic: the last one that began, the last one that is safe */
     uint64_t oldest;         /* atomic: no change that is not safe was marked before; 0: none is unsafe */
     uint32_t failed;         /* atomic: 0, or minus an error */
+    uint32_t ends, missed;   /* atomic: the server ends; a mark was given up */
     uint64_t waits, wait_ns; /* atomic, statistics */
     struct spinlock lock;
     /* guarded by the lock: */
@@ -268,25 +269,41 @@ static void waiters_wake(struct feed *feed, uint64_t safe, bool all)
 
 /* ---- marks ---- */
 
+/* A disk without room has no pace: what began before it said so is noted, so that its client is answered, and
+ * what begins later is refused. */
 static bool late(const struct feed *feed, uint64_t now)
 {
+    if (atomic_load_relaxed(&feed->failed)) /* a hint */
+        return false;
     const uint64_t oldest = atomic_load_relaxed(&feed->oldest); /* a hint of the pace */
     return feed->options.late_ns && oldest && now > oldest && now - oldest > feed->options.late_ns;
 }
 
-/* Waits until the lane has room, and the disk is near enough. False: the disk has failed for ever. */
+/* Whether a mark may wait on: not where the disk has failed for ever, and not until there is room if the
+ * server is to end. */
+static bool may_wait(struct feed *feed)
+{
+    switch (feed_error(feed, NULL)) {
+    case BANYAN_EUNKNOWN:
+        return false;
+    case BANYAN_ENOSPC:
+        return !atomic_load_acquire(&feed->ends); /* acquire: a flag that orders nothing else */
+    default:
+        return true;
+    }
+}
+
+/* Waits until the lane has room, and the disk is near enough. False: it waits no longer. */
 static bool room_wait(struct feed *feed, struct feed_lane *lane, uint32_t bytes)
 {
     const uint64_t begun = task_now();
-    struct error error = {0};
     bool room = false;
-    while (!room && (!feed_error(feed, &error) || error.code != BANYAN_EUNKNOWN)) {
+    while (!room && may_wait(feed)) {
         feed_wake(feed);
         task_sleep(LOOK_NS);
         spinlock_lock(&lane->lock);
         room = lane->used + bytes <= feed->options.lane_bytes && !late(feed, task_now());
         spinlock_unlock(&lane->lock);
-        error_clear(&error);
     }
     atomic_add_relaxed(&feed->waits, 1);                    /* statistics */
     atomic_add_relaxed(&feed->wait_ns, task_now() - begun); /* statistics */
@@ -318,11 +335,22 @@ void feed_mark(void *context, const void *key, size_t length)
             feed_wake(feed);
         if (room)
             return;
-        if (!room_wait(feed, lane, bytes)) { /* for ever: the next life makes a whole copy (K5) */
+        if (!room_wait(feed, lane, bytes)) {        /* for ever: the next life makes a whole copy (K5) */
+            atomic_store_release(&feed->missed, 1); /* before the task that marks ends */
             writer->ticket = UINT64_MAX;
             return;
         }
     }
+}
+
+void feed_end(struct feed *feed)
+{
+    atomic_store_release(&feed->ends, 1); /* a flag that orders nothing else */
+}
+
+bool feed_missed(const struct feed *feed)
+{
+    return atomic_load_acquire(&feed->missed); /* acquire: as it is set */
 }
 
 /* ---- passes ---- */

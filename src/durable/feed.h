@@ -41,6 +41,10 @@ struct feed_writer {
 /* A store_changed_function (store.h); its context is a feed_writer. May suspend: for as long as the disk has
  * no room, if need be. Where it has failed for ever nothing is noted. */
 void feed_mark(void *writer, const void *key, size_t length);
+/* The server ends: no mark waits for a disk without room from now on, it is given up. Any thread. */
+void feed_end(struct feed *feed);
+/* Whether one was: the store holds what no pass has told. When no one marks any more. */
+bool feed_missed(const struct feed *feed);
 /* Suspends until that pass, and its sync, are through: 0. Else as feed_error. */
 int feed_wait(struct feed *feed, uint64_t ticket, struct error *error);
 /* The ticket of all that was marked by any task before the call. */

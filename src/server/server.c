@@ -257,6 +257,8 @@ void server_stop(struct server *server)
     /* Release: a thread that sees it sees what the caller did before. */
     if (__atomic_exchange_n(&server->stopping, 1u, __ATOMIC_ACQ_REL))
         return;
+    if (server->options.durable)
+        durable_end(server->options.durable);
     for (unsigned i = 0; i < server->thread_count;
          i++) /* without memory for it, the next tick sees `stopping` */
         worker_post(server->threads[i].worker, server_thread_stop, &server->threads[i]);
