@@ -164,10 +164,12 @@ int feed_error(struct feed *feed, struct error *error)
                      (unsigned long long)((now - oldest) / SECOND_NS));
 }
 
-uint64_t feed_ticket(const struct feed *feed)
+/* Where nothing is marked, no pass more is needed than those that took it. */
+uint64_t feed_ticket(struct feed *feed)
 {
+    const bool marked = feed_marked(feed) != 0;
     return atomic_load_acquire(&feed->pass) +
-           1; /* acquire: lanes were taken by this pass or an earlier one */
+           marked; /* acquire: lanes were taken by it, or by an earlier one */
 }
 
 int feed_wait(struct feed *feed, uint64_t ticket, struct error *error)

@@ -48,7 +48,7 @@ bool feed_missed(const struct feed *feed);
 /* Suspends until that pass, and its sync, are through: 0. Else as feed_error. */
 int feed_wait(struct feed *feed, uint64_t ticket, struct error *error);
 /* The ticket of all that was marked by any task before the call. */
-uint64_t feed_ticket(const struct feed *feed);
+uint64_t feed_ticket(struct feed *feed);
 /* Whether that pass is safe. Any thread. */
 bool feed_safe(const struct feed *feed, uint64_t ticket);
 /* Passes are made up to that one, as if a task waited for it. Any thread; does not wait. */
