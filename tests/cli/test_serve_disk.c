@@ -1,0 +1,525 @@
+/*
+ * test_serve_disk.c - the disk levels of `banyan serve --data` as people meet them: commands about saving,
+ * and what INFO and CONFIG say; directories that are no such thing, of another store or another release; each
+ * byte of small files damaged; a limit that is reached. The program is $BANYAN_PROGRAM. What kills and losses
+ * of power leave is cluster/test_serve_kill.c's and cluster/test_serve_power.c's.
+ */
+#include <glob.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/crc32c.h"
+#include "cluster/process.h"
+#include "cluster/talk.h"
+
+static struct process_result result;
+
+#define SERVE(directory, ...)                                                                                \
+    ARGUMENTS("serve", "--listen", "0", "--threads", "1", "--size", "64M", "--data", directory, __VA_ARGS__)
+
+/* "[1,0]" of WAITAOF. */
+static const char *wait_aof(redisContext *client, const char *arguments)
+{
+    redisReply *reply = redisCommand(client, text_of("WAITAOF %s", arguments));
+    assert_non_null(reply);
+    const char *text = "?";
+    if (reply->type == REDIS_REPLY_ERROR)
+        text = text_of("-%s", reply->str);
+    else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2)
+        text = text_of("[%lld,%lld]", reply->element[0]->integer, reply->element[1]->integer);
+    freeReplyObject(reply);
+    return text;
+}
+
+static const char *config(redisContext *client, const char *name)
+{
+    redisReply *reply = redisCommand(client, "CONFIG GET %s", name);
+    assert_non_null(reply);
+    assert_int_equal(reply->elements, 2);
+    const char *text = text_of("%s", reply->element[1]->str);
+    freeReplyObject(reply);
+    return text;
+}
+
+static char *persistence(redisContext *client)
+{
+    redisReply *reply = redisCommand(client, "INFO persistence");
+    assert_non_null(reply);
+    char *text = strdup(reply->str);
+    freeReplyObject(reply);
+    return text;
+}
+
+static uint64_t figure(redisContext *client, const char *name)
+{
+    return info_figure(client, "persistence", name);
+}
+
+/* ---- commands ---- */
+
+static void wrong_arguments(redisContext *client)
+{
+    static const char *const wrong[][2] = {
+        {"1 0", "-ERR wrong number of arguments for 'waitaof' command"},
+        {"x 0 0", "-ERR value is not an integer or out of range"},
+        {"2 0 0", "-ERR value is out of range, value must between 0 and 1"},
+        {"-1 0 0", "-ERR value is out of range, value must between 0 and 1"},
+        {"0 -1 0", "-ERR value is out of range, must be positive"},
+        {"0 0 -1", "-ERR timeout is negative"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_string_equal(wait_aof(client, wrong[i][0]), wrong[i][1]);
+    assert_string_equal(ask(client, "BGSAVE NOW"), "-ERR syntax error");
+    assert_string_equal(ask(client, "BGSAVE SCHEDULE SCHEDULE"), "-ERR syntax error");
+    assert_string_equal(ask(client, "SAVE now"), "-ERR wrong number of arguments for 'save' command");
+    assert_string_equal(ask(client, "LASTSAVE now"), "-ERR wrong number of arguments for 'lastsave' command");
+    assert_string_equal(ask(client, "BGREWRITEAOF now"),
+                        "-ERR wrong number of arguments for 'bgrewriteaof' command");
+    assert_contains(ask(client, "CONFIG SET appendonly no"), "-ERR CONFIG SET failed");
+    assert_contains(ask(client, "CONFIG SET appendfsync no"), "-ERR CONFIG SET failed");
+}
+
+static void nothing_to_save(struct scene *scene, const char *name, const char *const *arguments,
+                            const char *durability)
+{
+    static const char *const saving[] = {"SAVE", "BGSAVE", "BGSAVE SCHEDULE", "BGREWRITEAOF"};
+    const long long before = time(NULL);
+    struct process *server = process_start(scene, name, arguments);
+    redisContext *client = client_of(server, 0);
+    for (size_t i = 0; i < sizeof saving / sizeof *saving; i++)
+        assert_string_equal(ask(client, saving[i]), /* only constants */
+                            "-ERR this server keeps nothing on a disk: start it with --data and --durability "
+                            "disk-second or disk-always");
+    const long long last = strtoll(ask(client, "LASTSAVE"), NULL, 10);
+    assert_in_range(last, before, time(NULL)); /* since when it runs */
+    wrong_arguments(client);
+    assert_string_equal(wait_aof(client, "1 0 0"),
+                        "-ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
+    assert_string_equal(wait_aof(client, "0 0 0"), "[0,0]");
+    assert_string_equal(config(client, "appendonly"), "no");
+    assert_string_equal(config(client, "appendfsync"), "no");
+    assert_string_equal(config(client, "save"), "");
+    char *text = persistence(client);
+    assert_contains(text, text_of("\ndurability:%s\r\n", durability));
+    assert_contains(text, "\naof_enabled:0\r\n");
+    assert_contains(text, "\nrdb_saves:0\r\n");
+    assert_lacks(text, "disk_");
+    free(text);
+    redisFree(client);
+    assert_int_equal(process_stop(server), 0);
+}
+
+static void saving_without_a_disk(void **state)
+{
+    struct scene *scene = *state;
+    nothing_to_save(scene, "memory", ARGUMENTS("serve", "--listen", "0", "--threads", "1", "--size", "64M"),
+                    "memory");
+    nothing_to_save(scene, "process", SERVE(keep(scene_path(scene, "data")), "--durability", "process"),
+                    "process");
+    scene->passed = true;
+}
+
+static bool saved(void *context)
+{
+    return !figure(context, "rdb_bgsave_in_progress");
+}
+
+static void save_ends(redisContext *client)
+{
+    wait_until(saved, client, "the checkpoint to be whole");
+    assert_int_equal(figure(client, "disk_complete"), 1);
+}
+
+/* One after the other, in one write: the second comes while the first is under way. */
+static void two_at_once(redisContext *client, const char *first, const char *started, const char *second,
+                        const char *refused)
+{
+    const char *const told[] = {started, refused};
+    save_ends(client);
+    redisAppendCommand(client, first);
+    redisAppendCommand(client, second);
+    for (unsigned i = 0; i < 2; i++) {
+        redisReply *reply = NULL;
+        assert_int_equal(redisGetReply(client, (void **)&reply), REDIS_OK);
+        assert_string_equal(reply->str, told[i]);
+        freeReplyObject(reply);
+    }
+    save_ends(client);
+}
+
+static void save_commands(redisContext *client)
+{
+    const char *saving = "Background saving started",
+               *rewriting = "Background append only file rewriting started";
+    save_ends(client);
+    const uint64_t saves = figure(client, "rdb_saves");
+    assert_string_equal(ask(client, "SET a 1"), "OK");
+    assert_true(figure(client, "rdb_changes_since_last_save") >= 1);
+    assert_string_equal(ask(client, "SAVE"), "OK");
+    assert_int_equal(figure(client, "rdb_saves"), saves + 1);
+    assert_int_equal(figure(client, "rdb_changes_since_last_save"), 0);
+    const uint64_t last = figure(client, "rdb_last_save_time");
+    assert_in_range(last, time(NULL) - 5, time(NULL));
+    assert_int_equal(strtoull(ask(client, "LASTSAVE"), NULL, 10), last);
+    assert_string_equal(ask(client, "DEL a"), "1");
+    assert_string_equal(ask(client, "INCR b"), "1");
+    assert_int_equal(figure(client, "rdb_changes_since_last_save"), 2);
+    assert_string_equal(ask(client, "GET b"), "1");
+    assert_int_equal(figure(client, "rdb_changes_since_last_save"), 2);
+    two_at_once(client, "BGSAVE", saving, "BGSAVE", "ERR Background save already in progress");
+    two_at_once(client, "BGSAVE SCHEDULE", saving, "SAVE", "ERR Background save already in progress");
+    two_at_once(client, "BGREWRITEAOF", rewriting, "BGREWRITEAOF",
+                "ERR Background append only file rewriting already in progress");
+    assert_int_equal(figure(client, "rdb_saves"), saves + 4);
+    assert_int_equal(figure(client, "rdb_changes_since_last_save"), 0);
+}
+
+static void many_keys(redisContext *client, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        redisAppendCommand(client, "SET key:%u value-%u", i, i);
+    for (unsigned i = 0; i < count; i++) {
+        redisReply *reply = NULL;
+        assert_int_equal(redisGetReply(client, (void **)&reply), REDIS_OK);
+        assert_string_equal(reply->str, "OK");
+        freeReplyObject(reply);
+    }
+}
+
+static void info_at(redisContext *client, const char *level, const char *sync)
+{
+    char *text = persistence(client);
+    assert_contains(text, text_of("\ndurability:%s\r\n", level));
+    assert_contains(text, "\naof_enabled:1\r\n");
+    assert_contains(text, "\nrdb_last_bgsave_status:ok\r\n");
+    assert_contains(text, "\naof_last_write_status:ok\r\n");
+    assert_contains(text, "\naof_last_bgrewrite_status:ok\r\n");
+    assert_contains(text, "\ndisk_error:\r\n");
+    free(text);
+    assert_true(figure(client, "disk_syncs") > 0);
+    assert_true(figure(client, "disk_bytes") > 0);
+    assert_true(figure(client, "aof_base_size") > 0);
+    assert_string_equal(config(client, "appendonly"), "yes");
+    assert_string_equal(config(client, "appendfsync"), sync);
+    assert_string_equal(config(client, "save"), "");
+}
+
+static void pools_remove(const char *directory)
+{
+    glob_t found;
+    assert_int_equal(glob(text_of("%s/pool-*", directory), 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        assert_int_equal(unlink(found.gl_pathv[i]), 0);
+    globfree(&found);
+}
+
+static void saving_at_a_level(struct scene *scene, const char *level, const char *sync)
+{
+    static const char *const ends[] = {"SHUTDOWN SAVE", "SHUTDOWN NOSAVE", "SHUTDOWN"};
+    const char *directory = keep(scene_path(scene, "data"));
+    struct process *server = process_start(scene, "serve", SERVE(directory, "--durability", level));
+    redisContext *client = client_of(server, 0);
+    many_keys(client, 20000);
+    assert_string_equal(wait_aof(client, "1 0 0"), "[1,0]");
+    assert_string_equal(wait_aof(client, "0 0 0"), "[1,0]");
+    assert_string_equal(wait_aof(client, "1 1 100"), "[1,0]"); /* there are no replicas to wait for */
+    wrong_arguments(client);
+    save_commands(client);
+    info_at(client, level, sync);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) { /* each of them ends with all on the disk */
+        assert_string_equal(ask(client, "SET end %u", (unsigned)i), "OK");
+        assert_null(redisCommand(client, ends[i])); /* only constants */
+        redisFree(client);
+        assert_int_equal(process_wait(server), 0);
+        pools_remove(directory);
+        process_restart(scene, server, SERVE(directory, "--durability", level));
+        client = client_of(server, 0);
+        assert_string_equal(ask(client, "GET end"), text_of("%zu", i));
+        assert_string_equal(ask(client, "GET key:19999"), "value-19999");
+        assert_string_equal(ask(client, "DBSIZE"), "20002");
+        assert_int_equal(figure(client, "disk_complete"), 1);
+    }
+    redisFree(client);
+    assert_int_equal(process_stop(server), 0);
+    scene->passed = true;
+}
+
+static void saving_each_second(void **state)
+{
+    saving_at_a_level(*state, "disk-second", "everysec");
+}
+
+static void saving_always(void **state)
+{
+    saving_at_a_level(*state, "disk-always", "always");
+}
+
+/* ---- directories that are none ---- */
+
+/* It ends by itself, with 2 where it was asked for what cannot be, else with 1, and says both. */
+static void refused(struct scene *scene, const char *const *arguments, const char *part, const char *other)
+{
+    const char *limited[32] = {"-s", "KILL", "20", getenv("BANYAN_PROGRAM")};
+    for (unsigned i = 0; i < 27 && arguments[i]; i++)
+        limited[4 + i] = arguments[i];
+    process_run(scene, "timeout", limited, &result);
+    if ((result.code != 1 && result.code != 2) || !strstr(result.error, part) || !strstr(result.error, other))
+        fail_msg("ended with %d, and not with '%s' and '%s': %s%s", result.code, part, other, result.output,
+                 result.error);
+}
+
+static void shell(struct scene *scene, const char *script, const char *argument)
+{
+    process_run(scene, "sh", ARGUMENTS("-c", script, "sh", argument), &result);
+    if (result.code)
+        fail_msg("%s: %s", script, result.error);
+}
+
+static void one_key_kept(struct scene *scene, const char *name, const char *directory)
+{
+    struct process *server = process_start(scene, name, SERVE(directory, NULL));
+    redisContext *client = client_of(server, 0);
+    assert_string_equal(ask(client, "SET whose %s", name), "OK");
+    redisFree(client);
+    assert_int_equal(process_stop(server), 0);
+}
+
+static void a_disk_of_another_store_is_refused(void **state)
+{
+    struct scene *scene = *state;
+    const char *one = keep(scene_path(scene, "one")), *two = keep(scene_path(scene, "two"));
+    one_key_kept(scene, "one", one);
+    one_key_kept(scene, "two", two);
+    shell(scene, "cd \"$1\" && mv one/disk one/aside && cp -a two/disk one/disk", scene->folder);
+    refused(scene, SERVE(one, NULL), "one/disk: the journal and the pools are of different stores",
+            "kept, copied and moved together");
+    /* Nothing was changed. */
+    shell(scene, "cd \"$1\" && rm -r one/disk && mv one/aside one/disk && rm one/pool-*", scene->folder);
+    struct process *server = process_start(scene, "again", SERVE(one, NULL));
+    redisContext *client = client_of(server, 0);
+    assert_string_equal(ask(client, "GET whose"), "one");
+    redisFree(client);
+    assert_int_equal(process_stop(server), 0);
+    scene->passed = true;
+}
+
+static void what_is_no_directory_is_refused(void **state)
+{
+    struct scene *scene = *state;
+    const char *directory = keep(scene_path(scene, "data"));
+    assert_int_equal(mkdir(directory, 0700), 0);
+    shell(scene, "echo text > \"$1\"/disk", directory);
+    refused(scene, SERVE(directory, NULL), "data/disk is not a directory", "name one");
+    assert_int_equal(access(text_of("%s/pool-0", directory), F_OK), -1); /* nothing was made */
+    shell(scene, "rm \"$1\"/disk && ln -s nowhere \"$1\"/disk", directory);
+    refused(scene, SERVE(directory, NULL), "data/disk", "");
+    scene->passed = true;
+}
+
+static void settings_that_make_no_sense(void **state)
+{
+    struct scene *scene = *state;
+    const char *directory = keep(scene_path(scene, "data"));
+    refused(scene, ARGUMENTS("serve", "--listen", "0", "--durability", "disk-always"), "durability",
+            "give --data DIR");
+    refused(scene, ARGUMENTS("serve", "--listen", "0", "--durability", "process"), "durability",
+            "give --data DIR");
+    refused(scene, SERVE(directory, "--durability", "memory"), "durability", "leave --data out for memory");
+    refused(scene, SERVE(directory, "--disk-limit", "63M"), "disk-limit: at least 64M", "");
+    refused(scene, SERVE(directory, "--disk-limit", "64M", "--durability", "process"), "disk-limit",
+            "disk-second");
+    assert_int_equal(access(directory, F_OK), -1);
+    scene->passed = true;
+}
+
+/* ---- damage ---- */
+
+static long file_size(const char *path)
+{
+    struct stat status;
+    assert_int_equal(stat(path, &status), 0);
+    return (long)status.st_size;
+}
+
+static void patch(const char *path, long at, const void *bytes, size_t length)
+{
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    assert_int_equal(fwrite(bytes, 1, length, file), length);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void peek(const char *path, long at, void *bytes, size_t length)
+{
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, at, SEEK_SET), 0);
+    assert_int_equal(fread(bytes, 1, length, file), length);
+    fclose(file);
+}
+
+/* Files of a kind: the number-th, or NULL. */
+static const char *found(const char *directory, const char *pattern, size_t number)
+{
+    glob_t all;
+    const char *path = NULL;
+    if (!glob(text_of("%s/disk/%s", directory, pattern), 0, NULL, &all) && number < all.gl_pathc)
+        path = keep(all.gl_pathv[number]);
+    globfree(&all);
+    return path;
+}
+
+/* The server's errors since `from` bytes of them. */
+static const char *errors_since(struct scene *scene, struct process *server, size_t *from)
+{
+    static char text[16384];
+    char *all = process_errors(scene, server);
+    snprintf(text, sizeof text, "%s", all + (*from < strlen(all) ? *from : strlen(all)));
+    *from = strlen(all);
+    free(all);
+    return text;
+}
+
+#define SMALL 20u /* keys */
+
+/* Some keys in a checkpoint, some in a journal, one with a long value; the first life's files go to `aside`.
+ */
+static struct process *small_store(struct scene *scene, const char *directory)
+{
+    struct process *server = process_start(scene, "serve", SERVE(directory, NULL));
+    redisContext *client = client_of(server, 0);
+    for (unsigned i = 0; i < SMALL; i++) {
+        assert_string_equal(ask(client, "SET key:%u first-%u", i, i), "OK");
+        if (i == SMALL / 2)
+            assert_string_equal(ask(client, "SAVE"), "OK");
+        if (i % 4 == 3)
+            assert_string_equal(wait_aof(client, "1 0 0"), "[1,0]");
+    }
+    assert_string_equal(ask(client, "SET key:1 second"), "OK");
+    assert_string_equal(ask(client, "DEL key:2"), "1");
+    redisFree(client);
+    assert_int_equal(process_stop(server), 0);
+    shell(scene, "cd \"$1\" && mv disk ../aside && rm pool-*", directory);
+    return server;
+}
+
+static bool small_store_whole(redisContext *client)
+{
+    bool whole = !strcmp(ask(client, "GET key:1"), "second") && !strcmp(ask(client, "GET key:2"), "(nil)");
+    for (unsigned i = 3; i < SMALL; i++)
+        whole &= !strcmp(ask(client, "GET key:%u", i), text_of("first-%u", i));
+    return whole && !strcmp(ask(client, "DBSIZE"), text_of("%u", SMALL - 1));
+}
+
+struct damages {
+    unsigned refused, harmless, cut;
+};
+
+/* What a start says of files that are damaged in one byte: file and byte, or it loses nothing, or, where the
+ * byte belongs to what was written last, it says that it cuts that. */
+static void damage_try(struct scene *scene, struct process *server, const char *directory, const char *file,
+                       long at, struct damages *damages)
+{
+    static size_t told;
+    uint8_t byte;
+    shell(scene, "cd \"$1\" && rm -rf disk pool-* && cp -a ../aside disk", directory);
+    const char *path = text_of("%s/disk/%s", directory, file);
+    peek(path, at, &byte, 1);
+    byte ^= (uint8_t)(1u << (at % 8));
+    patch(path, at, &byte, 1);
+    if (!process_try(scene, server, SERVE(directory, NULL))) {
+        const char *said = errors_since(scene, server, &told);
+        if (server->code != 1 || !strstr(said, file))
+            fail_msg("byte %ld of %s: ended with %d: %s", at, file, server->code, said);
+        if (!strstr(said, "byte") && !strstr(said, "version") && !strstr(said, "format"))
+            fail_msg("byte %ld of %s: does not say where: %s", at, file, said);
+        damages->refused++;
+        return;
+    }
+    redisContext *client = client_of(server, 0);
+    const bool whole = small_store_whole(client);
+    redisFree(client);
+    process_kill(server);
+    const char *said = errors_since(scene, server, &told);
+    if (!whole && !(strstr(said, "are a torn tail") && strstr(said, file)))
+        fail_msg("byte %ld of %s: something is lost, and nothing is said: %s", at, file, said);
+    damages->harmless += whole;
+    damages->cut += !whole;
+}
+
+/* STEP=1: each byte. */
+static void damage_is_told(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const patterns[] = {"manifest", "journal-*", "checkpoint-*"};
+    const long step = getenv("STEP") ? strtol(getenv("STEP"), NULL, 10) : 23;
+    const char *directory = keep(scene_path(scene, "data"));
+    struct process *server = small_store(scene, directory);
+    shell(scene, "cp -a \"$1\"/../aside \"$1\"/disk", directory);
+    for (size_t kind = 0; kind < 3; kind++) {
+        char names[8][64];
+        size_t count = 0;
+        for (const char *path; count < 8 && (path = found(directory, patterns[kind], count)); count++)
+            snprintf(names[count], sizeof names[0], "%s", strrchr(path, '/') + 1);
+        assert_true(count);
+        for (size_t i = 0; i < count; i++) {
+            struct damages damages = {0};
+            const long size = file_size(text_of("%s/../aside/%s", directory, names[i]));
+            for (long at = (long)i; at < size && at < 4096; at += step)
+                damage_try(scene, server, directory, names[i], at, &damages);
+            if (getenv("STEP"))
+                print_message("%s, %ld bytes: %u refused, %u without harm, %u cut\n", names[i], size,
+                              damages.refused, damages.harmless, damages.cut);
+        }
+    }
+    scene->passed = true;
+}
+
+/* A later release's files: the header has its check in all versions. */
+static void another_release_is_told(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const patterns[] = {"manifest", "journal-*"};
+    const char *directory = keep(scene_path(scene, "data"));
+    (void)small_store(scene, directory);
+    for (size_t kind = 0; kind < 2; kind++) {
+        uint8_t header[64];
+        const uint32_t version = 2;
+        shell(scene, "cd \"$1\" && rm -rf disk pool-* && cp -a ../aside disk", directory);
+        const char *path = found(directory, patterns[kind], 0);
+        peek(path, 0, header, sizeof header);
+        memcpy(header + 8, &version, 4);
+        const uint32_t check = crc32c(0, header, 60);
+        memcpy(header + 60, &check, 4);
+        patch(path, 0, header, sizeof header);
+        refused(scene, SERVE(directory, NULL), strrchr(path, '/') + 1, "has format 2");
+    }
+    scene->passed = true;
+}
+
+#define TEST(test) cmocka_unit_test_setup_teardown(test, scene_set_up, scene_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {TEST(saving_without_a_disk),
+                                       TEST(saving_each_second),
+                                       TEST(saving_always),
+                                       TEST(a_disk_of_another_store_is_refused),
+                                       TEST(what_is_no_directory_is_refused),
+                                       TEST(settings_that_make_no_sense),
+                                       TEST(damage_is_told),
+                                       TEST(another_release_is_told)};
+    if (getenv("PART"))
+        cmocka_set_test_filter(getenv("PART"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
