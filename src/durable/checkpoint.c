@@ -27,7 +27,7 @@ struct checkpoint {
     char name[DISK_NAME_MAX + 1];
     uint8_t last[FORMAT_KEY_MAX]; /* the key that was written last */
     size_t last_length;           /* 0: none was */
-    struct error error;               /* of the visit */
+    struct error error;           /* of the visit */
     uint64_t met;
     bool written_whole;
 };

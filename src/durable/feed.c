@@ -14,6 +14,9 @@
 #define SECOND_NS  UINT64_C(1000000000)
 #define WAIT_NS    (5 * SECOND_NS)
 #define LOOK_NS    UINT64_C(1000000) /* between two looks of a mark that waits */
+/* A pass is to take no longer; a lane takes so much at least. */
+#define PASS_NS    (SECOND_NS / 2)
+#define ROOM_LEAST 8192u
 #define GATHER_NS  UINT64_C(10000)
 #define SLEEP_NS   UINT64_C(10000000) /* ... of the keeper, where it may not sleep for ever */
 
@@ -40,6 +43,8 @@ struct feed {
     uint64_t pass, safe;     /* atomic: the last one that began, the last one that is safe */
     uint64_t oldest;         /* atomic: no change that is not safe was marked before; 0: none is unsafe */
     uint32_t failed;         /* atomic: 0, or minus an error */
+    uint64_t progress;       /* atomic: when the disk took something last */
+    uint32_t room;           /* atomic: bytes that a lane takes at the moment */
     uint32_t ends, missed;   /* atomic: the server ends; a mark was given up */
     uint64_t waits, wait_ns; /* atomic, statistics */
     struct spinlock lock;
@@ -75,6 +80,7 @@ int feed_create(struct feed **out, const struct feed_options *options, struct er
         feed->options = *options;
         feed->options.lane_bytes = options->lane_bytes ? options->lane_bytes : LANE_BYTES;
         feed->options.wait_ns = options->wait_ns ? options->wait_ns : WAIT_NS;
+        feed->room = feed->options.lane_bytes;
         assert(feed->options.lane_bytes > KEY_MAX);
         feed->lanes = aligned_alloc(64, options->lanes * sizeof *feed->lanes);
         if (feed->lanes)
@@ -151,17 +157,19 @@ static int failure(struct feed *feed, struct error *error)
 
 int feed_error(struct feed *feed, struct error *error)
 {
-    /* First what has failed: then nothing is taken any more, so that the oldest change grows old, and those who wait
-     * for it would wait for ever. Acquire: the message is there. */
+    /* First what has failed: then nothing is taken any more, so that the oldest change grows old, and those
+     * who wait for it would wait for ever. Acquire: the message is there. */
     int status = atomic_load_acquire(&feed->failed) ? failure(feed, error) : 0;
     if (status)
         return status;
-    const uint64_t oldest = atomic_load_relaxed(&feed->oldest); /* a hint of the pace */
+    const uint64_t oldest = atomic_load_relaxed(&feed->oldest); /* hints of the pace, both */
+    const uint64_t progress = atomic_load_relaxed(&feed->progress),
+                   from = progress > oldest ? progress : oldest;
     const uint64_t now = oldest ? task_now() : 0;
-    if (now <= oldest || now - oldest <= feed->options.wait_ns)
+    if (now <= from || now - from <= feed->options.wait_ns)
         return 0;
-    return error_set(error, BANYAN_EBUSY, "the disk has not taken a change for %llu s",
-                     (unsigned long long)((now - oldest) / SECOND_NS));
+    return error_set(error, BANYAN_EBUSY, "the disk has not taken anything for %llu s",
+                     (unsigned long long)((now - from) / SECOND_NS));
 }
 
 /* Where nothing is marked, no pass more is needed than those that took it. */
@@ -271,6 +279,11 @@ static void waiters_wake(struct feed *feed, uint64_t safe, bool all)
 
 /* ---- marks ---- */
 
+static uint32_t lane_room(const struct feed *feed)
+{
+    return atomic_load_relaxed(&feed->room); /* a hint of the pace */
+}
+
 /* A disk without room has no pace: what began before it said so is noted, so that its client is answered, and
  * what begins later is refused. */
 static bool late(const struct feed *feed, uint64_t now)
@@ -304,7 +317,7 @@ static bool room_wait(struct feed *feed, struct feed_lane *lane, uint32_t bytes)
         feed_wake(feed);
         task_sleep(LOOK_NS);
         spinlock_lock(&lane->lock);
-        room = lane->used + bytes <= feed->options.lane_bytes && !late(feed, task_now());
+        room = lane->used + bytes <= lane_room(feed) && !late(feed, task_now());
         spinlock_unlock(&lane->lock);
     }
     atomic_add_relaxed(&feed->waits, 1);                    /* statistics */
@@ -323,7 +336,8 @@ void feed_mark(void *context, const void *key, size_t length)
         const uint64_t now = task_now();
         spinlock_lock(&lane->lock);
         const uint32_t used = lane->used;
-        const bool room = used + bytes <= feed->options.lane_bytes && !late(feed, now);
+        const uint32_t most = lane_room(feed);
+        const bool room = used + bytes <= most && !late(feed, now);
         if (room) {
             lane->bytes[used] = (uint8_t)length;
             memcpy(lane->bytes + used + 1, key, length);
@@ -333,7 +347,7 @@ void feed_mark(void *context, const void *key, size_t length)
             writer->ticket = lane->taken + 1;
         }
         spinlock_unlock(&lane->lock);
-        if (room && used < feed->options.lane_bytes / 2 && used + bytes >= feed->options.lane_bytes / 2)
+        if (room && used < most / 2 && used + bytes >= most / 2)
             feed_wake(feed);
         if (room)
             return;
@@ -356,6 +370,24 @@ bool feed_missed(const struct feed *feed)
 }
 
 /* ---- passes ---- */
+
+void feed_progress(struct feed *feed)
+{
+    atomic_store_relaxed(&feed->progress, task_now()); /* a hint of the pace */
+}
+
+void feed_pace(struct feed *feed, uint64_t took_ns)
+{
+    const uint32_t room = lane_room(feed), most = feed->options.lane_bytes;
+    const uint32_t least = most < ROOM_LEAST ? most : ROOM_LEAST;
+    uint64_t next = room;
+    if (took_ns > PASS_NS)
+        next = (uint64_t)room * PASS_NS / took_ns;
+    else if (took_ns < PASS_NS / 2)
+        next = (uint64_t)room * 2;
+    next = next < least ? least : next > most ? most : next;
+    atomic_store_relaxed(&feed->room, (uint32_t)next); /* a hint of the pace */
+}
 
 unsigned feed_lanes(const struct feed *feed)
 {

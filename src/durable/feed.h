@@ -77,6 +77,11 @@ uint64_t feed_begin(struct feed *feed);
 /* The lane's keys, each behind a byte with its length: the keeper's until it takes that lane again. */
 void feed_take(struct feed *feed, unsigned lane, const uint8_t **bytes, uint32_t *used, uint32_t *count);
 unsigned feed_lanes(const struct feed *feed);
+/* The disk has taken a part of a pass: it is slow, perhaps, and does not stand still. */
+void feed_progress(struct feed *feed);
+/* What a pass took whose lanes were full, or another one: how much lanes take from now on follows the disk,
+ * so that a pass never takes for long, however large the values are. */
+void feed_pace(struct feed *feed, uint64_t took_ns);
 /* All of the pass is on the disk. */
 void feed_done(struct feed *feed, uint64_t pass);
 /* From now on feed_error says so. BANYAN_ENOSPC ends with the next feed_done. */

@@ -52,6 +52,8 @@ static int sync(struct keeper *keeper, struct error *error)
     const uint64_t begun = task_now();
     int status = journal_sync(keeper->parts.journal, &safe, error);
     const uint64_t took = task_now() - begun;
+    if (!status)
+        feed_progress(keeper->parts.feed);
     count(&keeper->stats.syncs, 1);
     count(&keeper->stats.sync_ns, took);
     if (took > atomic_load_relaxed(&keeper->stats.sync_longest_ns)) /* statistics, of this task alone */
@@ -252,7 +254,7 @@ static int pass_fail(struct keeper *keeper, int status, struct error *error)
 int keeper_pass(struct keeper *keeper, struct store_session *session, struct error *error)
 {
     struct feed *feed = keeper->parts.feed;
-    const uint64_t pass = feed_begin(feed);
+    const uint64_t pass = feed_begin(feed), begun = task_now();
     int status = 0;
     for (unsigned lane = 0; lane < feed_lanes(feed) && !status; lane++)
         status = names_take(keeper, lane, error);
@@ -266,6 +268,7 @@ int keeper_pass(struct keeper *keeper, struct store_session *session, struct err
     keeper->names_used = keeper->names_count = 0;
     atomic_store_relaxed(&keeper->stats.journal_bytes, /* statistics */
                          journal_end(keeper->parts.journal) - journal_begin(keeper->parts.journal));
+    feed_pace(feed, task_now() - begun);
     feed_done(feed, pass);
     return 0;
 }
