@@ -340,11 +340,13 @@ static void test_broken_disk(void **state)
     takes(&fixture, 0, "a");
     feed_fail(fixture.feed, &full);
     fixture.error = &broken;
-    comes(&fixture, 2, fails);
     fixture.now_ns += 5000;
-    mark(&one, 'b', 200); /* the disk is late, then broken: nothing is noted */
+    mark(&one, 'b', 200); /* the disk is late, but has no pace without room: it is noted */
+    assert_int_equal(one.ticket, 2);
+    comes(&fixture, 2, fails);
+    mark(&one, 'c', 200); /* waits for the lane until the disk is broken: it is not noted */
     assert_true(one.ticket == UINT64_MAX);
-    takes(&fixture, 0, "");
+    assert_true(feed_missed(fixture.feed));
     feed_fail(fixture.feed, &full); /* changes nothing any more */
     assert_int_equal(feed_error(fixture.feed, &error), BANYAN_EUNKNOWN);
     assert_string_equal(error.text, broken.text);
