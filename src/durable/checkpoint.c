@@ -168,7 +168,7 @@ int checkpoint_end(struct checkpoint *checkpoint, struct store_session *session,
     disk_file_close(checkpoint->file);
     checkpoint->file = NULL;
     /* What the scan has seen of later changes is in the journal too before the checkpoint counts (K4). */
-    int status = whole ? keeper_pass(keeper, session, error) : 0;
+    int status = whole ? keeper_pass_beyond(keeper, session, error) : 0;
     if (!whole || status)
         (void)disk_remove_if_there(keeper->parts.disk, checkpoint->name, &ignored);
     else

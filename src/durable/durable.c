@@ -48,6 +48,7 @@ struct durable {
     struct helper keeps, saves;
     bool stopping;    /* atomic */
     bool full;        /* the keeper's: it has said so */
+    bool cramped;     /* the keeper's: the journal waits for a checkpoint */
     uint64_t sync_ns; /* the keeper's: what the last pass took */
     /* The checkpoint: ASKED by any thread, RUNS from the keeper to the thread that writes it, WRITTEN or
      * BROKEN back. */
@@ -397,7 +398,7 @@ static bool save_due(const struct durable *durable)
         due = limit > 2 * last ? (limit - 2 * last) / 4 : 0;
     if (limit && due < FILE_LEAST)
         due = FILE_LEAST;
-    return durable->behind || journal > due;
+    return durable->behind || durable->cramped || journal > due;
 }
 
 static void saves_look(struct durable *durable, struct helper *helper)
@@ -447,13 +448,20 @@ static void told_full(struct durable *durable, int status, const struct error *e
 static int keep_once(struct durable *durable, struct helper *helper)
 {
     struct error error = {0};
-    if (!durable->full && !feed_marked(durable->feed) && !feed_wanted(durable->feed))
+    if (!durable->full && !durable->cramped && !feed_marked(durable->feed) && !feed_wanted(durable->feed))
         return 0;
     if (durable->options.always)
         feed_gather(durable->feed, durable->sync_ns / 2);
     const uint64_t begun = task_now();
     int status = keeper_pass(durable->keeper, helper->session, &error);
     durable->sync_ns = task_now() - begun;
+    durable->cramped = status == BANYAN_EBUSY;
+    if (durable->cramped && save_state(durable) == SAVE_NONE && durable->save_failed) { /* it waits in vain */
+        status = error.code = BANYAN_ENOSPC;
+        feed_fail(durable->feed, &error);
+    }
+    if (status == BANYAN_EBUSY)
+        return status;
     if (!status || status == BANYAN_ENOSPC) {
         told_full(durable, status, &error);
     } else {
@@ -471,7 +479,7 @@ static void keeper_main(void *context)
     struct durable *durable = helper->durable;
     int status = 0;
     while (!atomic_load_acquire(&durable->stopping)) { /* acquire: a flag that orders nothing else */
-        if (!status || status == BANYAN_ENOSPC)
+        if (!status || status == BANYAN_ENOSPC || status == BANYAN_EBUSY)
             status = keep_once(durable, helper);
         saves_look(durable, helper);
         if (!durable->options.always || status)
@@ -484,8 +492,11 @@ static void keeper_main(void *context)
 int durable_start(struct durable *durable, unsigned lanes, struct error *error)
 {
     const struct feed_options feed = {.lanes = lanes, .late_ns = durable->options.always ? 0 : LATE_NS};
-    const struct keeper_parts parts = {
-        .disk = durable->disk, .journal = durable->journal, .manifest = &durable->manifest, .index = INDEX};
+    const struct keeper_parts parts = {.disk = durable->disk,
+                                       .journal = durable->journal,
+                                       .manifest = &durable->manifest,
+                                       .index = INDEX,
+                                       .limit = durable->options.limit_bytes};
     int status = feed_create(&durable->feed, &feed, error);
     struct keeper_parts complete = parts;
     complete.feed = durable->feed;
@@ -527,7 +538,7 @@ int durable_stop(struct durable *durable, struct error *error)
         save_end(durable, &durable->keeps);
     status = feed_error(durable->feed, error);
     if (status != BANYAN_EUNKNOWN) /* a disk that is full or slow may take it now */
-        status = keeper_pass(durable->keeper, durable->keeps.session, error);
+        status = keeper_pass_beyond(durable->keeper, durable->keeps.session, error);
     if (!status && feed_missed(durable->feed))
         status = error_set(error, BANYAN_ENOSPC, "%s: there was no room for them", disk_path(durable->disk));
     if (!status && !durable->behind)

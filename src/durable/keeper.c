@@ -10,7 +10,8 @@
 #include "durable/keeper_private.h"
 #include "persist/format.h"
 
-#define SEEN_LEAST 256u
+#define SEEN_LEAST  256u
+#define LIMIT_SPARE 8u /* a part of the limit that is neither the journal's nor a checkpoint's: 1 / this */
 
 /* ---- life ---- */
 
@@ -61,11 +62,24 @@ static int sync(struct keeper *keeper, struct error *error)
     return status;
 }
 
+/* What the next checkpoint holds is in the last one, or in the journal: so it fits beside both. */
+static bool may_grow(const struct keeper *keeper, uint32_t length)
+{
+    const struct manifest *manifest = keeper->parts.manifest;
+    const uint64_t limit = keeper->parts.limit, last = manifest->part_count ? manifest->parts[0].bytes : 0;
+    const uint64_t journal = journal_end(keeper->parts.journal) - manifest->position + length;
+    return !limit || keeper->beyond || 2 * (last + journal) + limit / LIMIT_SPARE <= limit;
+}
+
 /* Syncs where the buffer is full. */
 static int append(struct keeper *keeper, enum persist_kind kind, const void *bytes, uint32_t length,
                   struct error *error)
 {
     uint64_t position;
+    if (!may_grow(keeper, length))
+        return error_set(error, BANYAN_EBUSY,
+                         "the journal has all that the limit of %llu bytes leaves beside two checkpoints",
+                         (unsigned long long)keeper->parts.limit);
     int status = journal_append(keeper->parts.journal, (uint8_t)kind, bytes, length, &position, error);
     if (status == BANYAN_EBUSY) {
         status = sync(keeper, error);
@@ -80,11 +94,14 @@ static int append(struct keeper *keeper, enum persist_kind kind, const void *byt
 static int record_end(struct keeper *keeper, struct error *error)
 {
     int status = 0;
-    if (keeper->used)
-        status = append(keeper, PERSIST_VALUES, keeper->record, keeper->used, error);
-    if (!status)
-        keeper->used = 0;
-    return status;
+    if (!keeper->used)
+        return 0;
+    status = append(keeper, PERSIST_VALUES, keeper->record, keeper->used, error);
+    if (status)
+        return status;
+    keeper->used = 0;
+    keeper->record_from = keeper->batch_from;
+    return 0;
 }
 
 /* The parts of a long value; its entry comes right behind them (K3). */
@@ -232,6 +249,9 @@ static int names_copy(struct keeper *keeper, struct store_session *session, stru
     int status = 0;
     for (uint64_t at = 0; at < keeper->names_used && !status;) {
         uint32_t batch = 0;
+        keeper->batch_from = at;
+        if (!keeper->used)
+            keeper->record_from = at;
         for (; batch < KEEPER_BATCH && at < keeper->names_used; at += 1u + keeper->names[at])
             items[batch++] =
                 (struct store_item){.key = keeper->names + at + 1, .key_length = keeper->names[at]};
@@ -241,10 +261,27 @@ static int names_copy(struct keeper *keeper, struct store_session *session, stru
     return status ? status : record_end(keeper, error);
 }
 
+/* What is in the journal's records need not be copied again, so that a pass that is longer than there is room
+ * comes to its end in parts. A key that is marked again is told again. */
+static void names_forget_copied(struct keeper *keeper)
+{
+    const uint64_t from = keeper->record_from;
+    memmove(keeper->names, keeper->names + from, keeper->names_used - from);
+    keeper->names_used -= from;
+    keeper->names_count = 0;
+    for (uint64_t at = 0; at < keeper->names_used; at += 1u + keeper->names[at])
+        keeper->names_count++;
+    keeper->record_from = 0;
+}
+
 /* ---- a pass ---- */
 
 static int pass_fail(struct keeper *keeper, int status, struct error *error)
 {
+    if (keeper->names_used)
+        names_forget_copied(keeper);
+    if (status == BANYAN_EBUSY)
+        return status;
     if (status != BANYAN_ENOSPC && error->code != BANYAN_EUNKNOWN)
         error->code = BANYAN_EUNKNOWN;
     feed_fail(keeper->parts.feed, error);
@@ -256,6 +293,7 @@ int keeper_pass(struct keeper *keeper, struct store_session *session, struct err
     struct feed *feed = keeper->parts.feed;
     const uint64_t pass = feed_begin(feed), begun = task_now();
     int status = 0;
+    keeper->record_from = keeper->batch_from = 0;
     for (unsigned lane = 0; lane < feed_lanes(feed) && !status; lane++)
         status = names_take(keeper, lane, error);
     keeper->used = 0; /* of a pass that failed: its names are still there */
@@ -271,6 +309,14 @@ int keeper_pass(struct keeper *keeper, struct store_session *session, struct err
     feed_pace(feed, task_now() - begun);
     feed_done(feed, pass);
     return 0;
+}
+
+int keeper_pass_beyond(struct keeper *keeper, struct store_session *session, struct error *error)
+{
+    keeper->beyond = true;
+    int status = keeper_pass(keeper, session, error);
+    keeper->beyond = false;
+    return status;
 }
 
 void keeper_stats(const struct keeper *keeper, struct keeper_stats *stats)

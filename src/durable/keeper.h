@@ -27,6 +27,8 @@ struct keeper_parts { /* borrowed */
     struct manifest *manifest; /* the present one; changed and freed by the keeper's owner alone */
     struct feed *feed;
     uint16_t index; /* what its keys are told as */
+    uint64_t
+        limit; /* of the directory: the journal leaves room for a checkpoint beside the last one; 0: none */
 };
 int keeper_create(struct keeper **keeper, const struct keeper_parts *parts, struct error *error);
 void keeper_destroy(struct keeper *keeper);
@@ -34,9 +36,13 @@ void keeper_destroy(struct keeper *keeper);
 /*
  * Takes what is marked, and appends it to the journal; then syncs, and tells the feed. 0: everything that was
  * marked before the call is safe. BANYAN_ENOSPC: the disk has no room; what was taken is kept, and goes with
- * the next pass. Any other error is for ever. The feed knows either.
+ * the next pass. Any other error is for ever. The feed knows either. BANYAN_EBUSY: the journal has all that
+ * the limit leaves it, and the rest of what was taken goes when a checkpoint has made room; the feed is told
+ * nothing.
  */
 int keeper_pass(struct keeper *keeper, struct store_session *session, struct error *error);
+/* The same where the journal may have all of the limit: the pass ends a checkpoint, or a life. */
+int keeper_pass_beyond(struct keeper *keeper, struct store_session *session, struct error *error);
 
 /* ---- checkpoints ---- */
 

@@ -13,6 +13,10 @@ struct keeper {
     /* Names that are to be copied, each behind its length; and where each stands, plus 1, by its hash. */
     uint8_t *names; /* owned */
     uint64_t names_used, names_room, names_count;
+    /* Those before record_from are in records that are appended; batch_from: where the batch began that is
+     * copied. */
+    uint64_t record_from, batch_from;
+    bool beyond;                       /* the pass may take more of the limit than is the journal's */
     uint64_t *seen;                    /* owned */
     uint64_t seen_room, seen_capacity; /* room: a power of two */
     uint64_t checkpoint;               /* the number of the last one that was begun: no name is used twice */
