@@ -507,6 +507,171 @@ static void another_release_is_told(void **state)
     scene->passed = true;
 }
 
+#define LONG 300000u /* bytes of a value that stands in several records */
+
+static void long_value(redisContext *client, const char *key, char fill)
+{
+    static char bytes[LONG];
+    memset(bytes, fill, sizeof bytes);
+    redisReply *reply = redisCommand(client, "SET %s %b", key, bytes, sizeof bytes);
+    assert_string_equal(reply->str, "OK");
+    freeReplyObject(reply);
+    assert_string_equal(wait_aof(client, "1 0 0"), "[1,0]");
+}
+
+/* Power was lost between a long value and its entry: the next long value is not taken for its end. */
+static void a_long_value_without_its_entry(void **state)
+{
+    struct scene *scene = *state;
+    const char *directory = keep(scene_path(scene, "data"));
+    struct process *server = process_start(scene, "serve", SERVE(directory, NULL));
+    redisContext *client = client_of(server, 0);
+    long_value(client, "cut", 'c');
+    redisFree(client);
+    process_kill(server);
+    pools_remove(directory);
+    const char *journal = found(directory, "journal-*", 0);
+    assert_null(found(directory, "journal-*", 1));
+    assert_int_equal(truncate(journal, file_size(journal) - 8), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        process_restart(scene, server, SERVE(directory, NULL));
+        client = client_of(server, 0);
+        if (!i)
+            long_value(client, "whole", 'w');
+        assert_string_equal(ask(client, "EXISTS cut"), "0");
+        assert_string_equal(ask(client, "STRLEN whole"), text_of("%u", LONG));
+        assert_string_equal(ask(client, "GETRANGE whole 0 2"), "www");
+        redisFree(client);
+        process_kill(server);
+        pools_remove(directory);
+    }
+    scene->passed = true;
+}
+
+/* ---- a limit ---- */
+
+#define LIMIT     (64u << 20)
+#define MANY      100000u /* keys */
+#define PIPELINED 500u
+
+static uint64_t used(const char *directory)
+{
+    glob_t all;
+    uint64_t bytes = 0;
+    struct stat status;
+    assert_int_equal(glob(text_of("%s/disk/*", directory), 0, NULL, &all), 0);
+    for (size_t i = 0; i < all.gl_pathc; i++)
+        bytes +=
+            stat(all.gl_pathv[i], &status) ? 0 : (uint64_t)status.st_size; /* some are removed meanwhile */
+    globfree(&all);
+    return bytes;
+}
+
+/* Writes so many keys from `first` on. How many were refused; each refusal is MISCONF. */
+static unsigned overwrite(redisContext *client, unsigned first, size_t length, const char *fill)
+{
+    static char bytes[1000];
+    unsigned refusals = 0;
+    memset(bytes, fill[0], sizeof bytes);
+    for (unsigned i = 0; i < PIPELINED; i++)
+        redisAppendCommand(client, "SET key:%u %b", (first + i) % MANY, bytes, length);
+    for (unsigned i = 0; i < PIPELINED; i++) {
+        redisReply *reply = NULL;
+        assert_int_equal(redisGetReply(client, (void **)&reply), REDIS_OK);
+        if (reply->type == REDIS_REPLY_ERROR)
+            assert_contains(reply->str, "MISCONF Errors writing to the disk: ");
+        refusals += reply->type == REDIS_REPLY_ERROR;
+        freeReplyObject(reply);
+    }
+    return refusals;
+}
+
+#define LIMITED(directory, limit)                                                                            \
+    ARGUMENTS("serve", "--listen", "0", "--threads", "1", "--size", "512M", "--data", directory,             \
+              "--disk-limit", limit)
+
+static struct process *limited(struct scene *scene, const char *directory)
+{
+    return process_start(scene, "serve", LIMITED(directory, "64M"));
+}
+
+/* Journal and checkpoints make room for each other, for as long as it goes. */
+static void overwriting_stays_within_a_limit(void **state)
+{
+    struct scene *scene = *state;
+    const char *directory = keep(scene_path(scene, "data"));
+    struct process *server = limited(scene, directory);
+    redisContext *client = client_of(server, 0);
+    for (unsigned i = 0; figure(client, "rdb_saves") < 3 || i < 6 * MANY; i += PIPELINED) {
+        assert_int_equal(overwrite(client, i, 100, i / MANY % 2 ? "a" : "b"), 0);
+        if (i % 10000 == 0)
+            assert_true(used(directory) <= LIMIT);
+    }
+    redisFree(client);
+    assert_int_equal(process_stop(server), 0);
+    assert_true(used(directory) <= LIMIT);
+    scene->passed = true;
+}
+
+/* Until the disk takes no more: what all keys would hold is more than the limit. */
+static void fill(redisContext *client)
+{
+    char *text = persistence(client);
+    unsigned written = 0;
+    for (; !strstr(text, "\ndisk_error:the journal has all that the limit of 67108864 bytes leaves");
+         written += PIPELINED) {
+        (void)overwrite(client, written, 1000, "c");
+        free(text);
+        text = persistence(client);
+    }
+    assert_contains(text, "\naof_last_write_status:err\r\n");
+    assert_contains(text, "\nrdb_last_bgsave_status:err\r\n");
+    free(text);
+}
+
+/* What does not fit is refused, and what was answered before is there: at once, and behind a start with more
+ * room. */
+static void a_limit_that_is_reached_is_told(void **state)
+{
+    struct scene *scene = *state;
+    const char *directory = keep(scene_path(scene, "data"));
+    struct process *server = limited(scene, directory);
+    redisContext *client = client_of(server, 0);
+    fill(client);
+    assert_true(used(directory) <= LIMIT);
+    assert_contains(ask(client, "SET a 1"),
+                    "-MISCONF Errors writing to the disk: the journal has all that the limit");
+    assert_contains(ask(client, "BGSAVE"), "-ERR the journal has all that the limit");
+    assert_string_equal(wait_aof(client, "1 0 0"), "[0,0]"); /* it is known that it cannot be */
+    assert_string_equal(ask(client, "STRLEN key:0"), "1000");
+    assert_string_equal(ask(client, "EXISTS a"), "0");
+    redisFree(client);
+    assert_int_equal(process_stop(server), 0);
+    char *errors = process_errors(scene, server);
+    assert_contains(errors, "writes wait, and are refused, until there is room");
+    assert_contains(errors, "the last changes may not be on the disk");
+    free(errors);
+    process_restart(scene, server, LIMITED(directory, "512M"));
+    client = client_of(server, 0);
+    const char *keys = keep(ask(client, "DBSIZE"));
+    for (unsigned i = 0; i < 1000; i++)
+        assert_string_equal(ask(client, "STRLEN key:%u", i), "1000");
+    assert_string_equal(ask(client, "SET key:0 1"), "OK");
+    assert_string_equal(wait_aof(client, "1 0 0"), "[1,0]"); /* the rest, too */
+    redisFree(client);
+    process_kill(server);
+    pools_remove(directory);
+    process_restart(scene, server, LIMITED(directory, "512M"));
+    client = client_of(server, 0);
+    assert_string_equal(ask(client, "DBSIZE"), keys);
+    assert_string_equal(ask(client, "GET key:0"), "1");
+    for (unsigned i = 1; i < 1000; i++)
+        assert_string_equal(ask(client, "STRLEN key:%u", i), "1000");
+    redisFree(client);
+    assert_int_equal(process_stop(server), 0);
+    scene->passed = true;
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, scene_set_up, scene_tear_down)
 
 int main(void)
@@ -518,7 +683,10 @@ int main(void)
                                        TEST(what_is_no_directory_is_refused),
                                        TEST(settings_that_make_no_sense),
                                        TEST(damage_is_told),
-                                       TEST(another_release_is_told)};
+                                       TEST(another_release_is_told),
+                                       TEST(a_long_value_without_its_entry),
+                                       TEST(overwriting_stays_within_a_limit),
+                                       TEST(a_limit_that_is_reached_is_told)};
     if (getenv("PART"))
         cmocka_set_test_filter(getenv("PART"));
     return cmocka_run_group_tests(tests, NULL, NULL);

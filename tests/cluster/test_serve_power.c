@@ -262,11 +262,11 @@ static void verify(struct run *run, bool stopped, bool lost)
 
 static const char *const *server_arguments(const struct run *run)
 {
-    static const char *arguments[16];
-    const char *const all[] = {"serve",        "--listen",       run->listen, "--data",
-                               run->directory, "--threads",      "2",         "--size",
-                               "192M",         "--memory-nodes", run->nodes,  "--durability",
-                               run->level,     "--idle-timeout", "0",         NULL};
+    static const char *arguments[20];
+    const char *const all[] = {
+        "serve",    "--listen",       run->listen, "--data",         run->directory, "--threads",
+        "2",        "--size",         "192M",      "--memory-nodes", run->nodes,     "--durability",
+        run->level, "--idle-timeout", "0",         "--disk-limit",   "64M",          NULL};
     memcpy(arguments, all, sizeof all);
     return arguments;
 }
