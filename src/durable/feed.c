@@ -183,6 +183,11 @@ uint64_t feed_ticket(struct feed *feed)
 int feed_wait(struct feed *feed, uint64_t ticket, struct error *error)
 {
     struct feed_waiter waiter = {.ticket = ticket};
+    if (ticket ==
+        UINT64_MAX) { /* of a mark that was given up: no pass has it, though the disk may go on meanwhile */
+        int status = feed_error(feed, error);
+        return status ? status : error_set(error, BANYAN_ENOSPC, "there was no room for a change");
+    }
     /* Acquire: what was read of the disk's state belongs to that pass. */
     while (atomic_load_acquire(&feed->safe) < ticket) {
         int status = feed_error(feed, error);
