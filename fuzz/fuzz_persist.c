@@ -1,8 +1,8 @@
 /*
- * fuzz_persist.c - what the records of a journal say (persist/format.h, persist/replay.h), of owners' logs or with
- * whole values: blocks, frames, entries and parts of any bytes, in a journal whose own checksums are right. Some
- * frames get a right header, and some entries a record that is really there; some records of values are such as a
- * server writes, with the parts of long values before them, or with others.
+ * fuzz_persist.c - what the records of a journal say (persist/format.h, persist/replay.h), of owners' logs or
+ * with whole values: blocks, frames, entries and parts of any bytes, in a journal whose own checksums are
+ * right. Some frames get a right header, and some entries a record that is really there; some records of
+ * values are such as a server writes, with the parts of long values before them, or with others.
  *
  * Oracle: what is refused is refused with a sentence; keys that are told ascend, and none is told twice.
  */
@@ -93,7 +93,8 @@ static void part_append(struct journal *journal, uint32_t length, uint32_t *byte
     *bytes += length;
 }
 
-/* Entries of whole values. The first one may stand apart: in the parts that were appended last, or in none. */
+/* Entries of whole values. The first one may stand apart: in the parts that were appended last, or in none.
+ */
 static uint32_t values_make(struct fuzz_input *input, uint8_t *payload, uint32_t parts)
 {
     static const uint8_t zeros[256];
@@ -101,7 +102,8 @@ static uint32_t values_make(struct fuzz_input *input, uint8_t *payload, uint32_t
     uint32_t used = 0;
     for (unsigned i = 1 + fuzz_byte(input) % 6u; i && input->length; i--) {
         const uint8_t shape = fuzz_byte(input);
-        struct persist_value value = {.key = {key, 1 + shape % 2u}, .index = shape / 2 % 2, .expires = shape / 4 % 2};
+        struct persist_value value = {
+            .key = {key, 1 + shape % 2u}, .index = shape / 2 % 2, .expires = shape / 4 % 2};
         key[0] = key[1] = (uint8_t)('k' + shape / 8 % 4);
         value.deleted = shape / 32 % 4 == 1;
         value.apart = shape / 32 % 4 == 2;

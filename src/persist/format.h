@@ -16,9 +16,9 @@
  *   0 flags u8: 1 the key has no value any more, 2 the value stands in BYTES records | 1 bytes of the key u8
  *   2 index u16 | 4 bytes of the value u32 | 8 when it expires, ms since 1970, or 0 u64 | 16 key, then value
  * BYTES: a part of a long value. Its parts stand one behind the other right before the VALUES record whose
- * first entry it belongs to. Before them may stand parts of values whose entries were never written: a process
- * ended there, or the disk was full.
- * Of a key the entry that stands last in the journal counts. Integers are little-endian.
+ * first entry it belongs to. Before them may stand parts of values whose entries were never written: a
+ * process ended there, or the disk was full. Of a key the entry that stands last in the journal counts.
+ * Integers are little-endian.
  */
 #ifndef PERSIST_FORMAT_H
 #define PERSIST_FORMAT_H

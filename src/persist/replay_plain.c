@@ -27,7 +27,8 @@ static bool parts_grow(struct persist_replay *replay)
 {
     if (replay->part_first) {
         replay->part_count -= replay->part_first;
-        memmove(replay->parts, replay->parts + replay->part_first, replay->part_count * sizeof *replay->parts);
+        memmove(replay->parts, replay->parts + replay->part_first,
+                replay->part_count * sizeof *replay->parts);
         replay->part_first = 0;
         return true;
     }
@@ -61,7 +62,7 @@ static bool parts_find(const struct persist_replay *replay, uint32_t length, uin
 {
     uint64_t bytes = 0;
     *first = replay->part_count;
-    while (bytes < length && *first > replay->part_first)
+    while (bytes<length && * first> replay->part_first)
         bytes += replay->parts[--*first].length;
     return bytes == length;
 }

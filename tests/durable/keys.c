@@ -8,8 +8,10 @@
 #include "base/error.h"
 #include "fabric/local.h"
 
-#define BEGIN_MS (UINT64_C(1) << 45) /* far behind the clock of the machine, by which a loading leaves out what expired */
-#define FAR_MS   (UINT64_C(1) << 50)
+#define BEGIN_MS                                                                                             \
+    (UINT64_C(1) << 45) /* far behind the clock of the machine, by which a loading leaves out what expired   \
+                         */
+#define FAR_MS (UINT64_C(1) << 50)
 
 uint64_t keys_below(struct keys *keys, uint64_t bound)
 {
@@ -272,11 +274,10 @@ static void op_multi_put(struct keys *keys, struct store_session *session)
         const size_t length = bytes_draw(keys, keys->bytes);
         wish(keys, number, keys->bytes, length, expiry_draw(keys));
         const struct version *version = &known->versions[known->count - 1];
-        items[i] = (struct store_item){.key = known->key,
-                                       .key_length = known->length,
-                                       .value = {.bytes = version->bytes,
-                                                 .length = version->length,
-                                                 .expires = version->expires}};
+        items[i] = (struct store_item){
+            .key = known->key,
+            .key_length = known->length,
+            .value = {.bytes = version->bytes, .length = version->length, .expires = version->expires}};
     }
     keys->longs = longs;
     keys_check(session, store_multi_put(session, items, count));
@@ -450,8 +451,7 @@ static void op_expire(struct keys *keys, struct store_session *session)
     keys->now_ms += keys_below(keys, 40);
     for (unsigned i = 0; i < 4; i++) {
         const unsigned number = key_draw(keys);
-        const int status =
-            store_get(session, keys->known[number].key, keys->known[number].length, &value);
+        const int status = store_get(session, keys->known[number].key, keys->known[number].length, &value);
         assert_int_equal(status, keys_last(keys, number) ? 0 : BANYAN_ENOTFOUND);
     }
     if (keys_below(keys, 2))

@@ -1,10 +1,11 @@
 /*
- * keys.h - a store that a test changes at random through several sessions, and what each of its keys has held: what
- * a disk that keeps the store may hold follows from that. Two stores of one local fabric, so that what a disk
- * gives back has a place beside what it was made from.
+ * keys.h - a store that a test changes at random through several sessions, and what each of its keys has
+ * held: what a disk that keeps the store may hold follows from that. Two stores of one local fabric, so that
+ * what a disk gives back has a place beside what it was made from.
  *
- * One thread. Each operation knows before it begins what it is to come to, so that whatever happens inside of it (a
- * pass of a keeper, a cut of the power) may leave its values, or those before. A difference fails the test.
+ * One thread. Each operation knows before it begins what it is to come to, so that whatever happens inside of
+ * it (a pass of a keeper, a cut of the power) may leave its values, or those before. A difference fails the
+ * test.
  */
 #ifndef TESTS_DURABLE_KEYS_H
 #define TESTS_DURABLE_KEYS_H
@@ -31,8 +32,9 @@ struct version {
     uint8_t *bytes; /* owned */
     size_t length;
     uint64_t expires;
-    uint64_t ticket; /* of the feed: safe behind that pass; 0: its operation has not returned, or it never was */
-    bool safe;       /* whatever the ticket says */
+    uint64_t
+        ticket; /* of the feed: safe behind that pass; 0: its operation has not returned, or it never was */
+    bool safe;  /* whatever the ticket says */
 };
 
 struct known {
@@ -45,8 +47,10 @@ struct known {
 };
 
 struct keys;
-/* A session has changed a key: what feed_mark is to a server. The key's versions are there, without tickets. */
-typedef void keys_changed_function(struct keys *keys, struct feed_writer *writer, const void *key, size_t length);
+/* A session has changed a key: what feed_mark is to a server. The key's versions are there, without tickets.
+ */
+typedef void keys_changed_function(struct keys *keys, struct feed_writer *writer, const void *key,
+                                   size_t length);
 
 struct side {
     struct keys *keys;
@@ -66,9 +70,9 @@ struct keys {
     struct fabric *fabric;
     struct tree_compute *compute;
     struct pool_worker *worker;
-    struct tree_session *tree; /* for what is done to whole stores */
+    struct tree_session *tree;            /* for what is done to whole stores */
     struct place places[2], *live, *back; /* each of the two is one of the places */
-    unsigned made; /* stores so far: none gets another one's name */
+    unsigned made;                        /* stores so far: none gets another one's name */
     struct side sides[SIDES];
     unsigned side_count;
     struct known known[KEYS];

@@ -1,7 +1,7 @@
 /*
- * test_feed.c - the feed by itself: which pass a mark is in, what waits for what, and what a disk that is slow, full
- * or broken does to those who mark and wait. One thread, in a task with a clock of its own: where it would sleep or
- * park, the test does what the keeper does.
+ * test_feed.c - the feed by itself: which pass a mark is in, what waits for what, and what a disk that is
+ * slow, full or broken does to those who mark and wait. One thread, in a task with a clock of its own: where
+ * it would sleep or park, the test does what the keeper does.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -393,8 +393,9 @@ static void test_slow_disk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tickets),  cmocka_unit_test(test_full_lane),   cmocka_unit_test(test_late),
-        cmocka_unit_test(test_wait),     cmocka_unit_test(test_hurry),       cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_tickets),   cmocka_unit_test(test_full_lane),
+        cmocka_unit_test(test_late),      cmocka_unit_test(test_wait),
+        cmocka_unit_test(test_hurry),     cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_slow_disk), cmocka_unit_test(test_broken_disk),
     };
     return cmocka_run_group_tests_name("the feed", tests, NULL, NULL);

@@ -1,10 +1,10 @@
 /*
- * test_lives.c - what a keeper has called safe is on the disk: random operations of several sessions on several
- * lanes, passes between any two of them and within them, checkpoints a few keys at a time, given up too, faults, a
- * full disk; and power that is cut behind any call to the disk. What each cut leaves is opened, loaded into an empty
- * store and judged: of each key the value at its last safe pass, or one that was written later. Some of these disks
- * are the next life's, and some processes end without a cut (K5). One thread. BANYAN_SEED replays a seed,
- * BANYAN_ROUNDS scales how many there are.
+ * test_lives.c - what a keeper has called safe is on the disk: random operations of several sessions on
+ * several lanes, passes between any two of them and within them, checkpoints a few keys at a time, given up
+ * too, faults, a full disk; and power that is cut behind any call to the disk. What each cut leaves is
+ * opened, loaded into an empty store and judged: of each key the value at its last safe pass, or one that was
+ * written later. Some of these disks are the next life's, and some processes end without a cut (K5). One
+ * thread. BANYAN_SEED replays a seed, BANYAN_ROUNDS scales how many there are.
  */
 #include "keys.h"
 
@@ -17,13 +17,13 @@
 #include "durable/keeper.h"
 #include "durable/recovery.h"
 
-#define CLUSTER     77u
-#define LANES       3u
-#define LANE_BYTES  (64u << 10)
-#define LANES_MUCH  (24u << 10) /* one operation marks less than the rest */
-#define STEPS       140u
-#define CUTS_MAX    6u /* within one step */
-#define ROUNDS      50u
+#define CLUSTER    77u
+#define LANES      3u
+#define LANE_BYTES (64u << 10)
+#define LANES_MUCH (24u << 10) /* one operation marks less than the rest */
+#define STEPS      140u
+#define CUTS_MAX   6u /* within one step */
+#define ROUNDS     50u
 
 /* A disk that a cut has left, and what it may hold. */
 struct cut {
@@ -82,7 +82,7 @@ static void watch(void *context, struct disk *disk)
 /* ---- lives ---- */
 
 static int life_journal(struct world *world, struct life *life, struct persist_replay *replay,
-                         struct error *error)
+                        struct error *error)
 {
     struct journal_reader reader = {.visit = replay ? persist_replay_record : NULL, .context = replay};
     const struct journal_options options = {.cluster = CLUSTER,
@@ -107,8 +107,8 @@ static void life_read(struct world *world, struct life *life, struct disk *disk,
     if (!into)
         return;
     const struct recovery_source source = {.disk = disk, .manifest = &life->manifest, .replay = replay};
-    keys_good(recovery_run(&source, into, world->keys.compute, 1 + (unsigned)below(world, 2), NULL, NULL, &keys,
-                           &error),
+    keys_good(recovery_run(&source, into, world->keys.compute, 1 + (unsigned)below(world, 2), NULL, NULL,
+                           &keys, &error),
               &error);
     persist_replay_destroy(replay);
     world->parts += life->manifest.part_count;
@@ -399,7 +399,8 @@ static void step(struct world *world)
             power(world);
         else
             killed(world);
-    } else if (world->life.broken && (feed_marked(world->life.feed) > LANES_MUCH || keys_crowded(&world->keys))) {
+    } else if (world->life.broken &&
+               (feed_marked(world->life.feed) > LANES_MUCH || keys_crowded(&world->keys))) {
         power(world);
     }
 }
@@ -470,15 +471,15 @@ static void test_lives(void **state)
     }
     for (uint64_t i = 1; i <= count; i++)
         run(i, &total);
-    print_message("%llu cuts were judged (%llu where all was safe), %llu went on, %llu processes were killed; %llu "
-                  "checkpoints, %llu given up, %llu loaded; %llu passes, %llu without room, %llu failed\n",
-                  (unsigned long long)total.judged, (unsigned long long)total.exact,
-                  (unsigned long long)total.adopted, (unsigned long long)total.killed,
-                  (unsigned long long)total.checkpoints, (unsigned long long)total.given_up,
-                  (unsigned long long)total.parts, (unsigned long long)total.passes,
-                  (unsigned long long)total.refused, (unsigned long long)total.failed);
-    assert_true(total.judged >= 6 * count && total.exact && total.adopted && total.killed && total.checkpoints &&
-                total.given_up && total.parts && total.refused && total.failed);
+    print_message(
+        "%llu cuts were judged (%llu where all was safe), %llu went on, %llu processes were killed; %llu "
+        "checkpoints, %llu given up, %llu loaded; %llu passes, %llu without room, %llu failed\n",
+        (unsigned long long)total.judged, (unsigned long long)total.exact, (unsigned long long)total.adopted,
+        (unsigned long long)total.killed, (unsigned long long)total.checkpoints,
+        (unsigned long long)total.given_up, (unsigned long long)total.parts, (unsigned long long)total.passes,
+        (unsigned long long)total.refused, (unsigned long long)total.failed);
+    assert_true(total.judged >= 6 * count && total.exact && total.adopted && total.killed &&
+                total.checkpoints && total.given_up && total.parts && total.refused && total.failed);
 }
 
 int main(void)

@@ -1,7 +1,8 @@
 /*
- * test_marks.c - every call that changes a key tells so (store_session_set_changed, rule K1): when the change is in
- * the pool, and before the call returns. A mirror that copies nothing but what was told, at any time behind it, is
- * the store in the end. One thread; BANYAN_SEED replays a seed, BANYAN_ROUNDS scales how many there are.
+ * test_marks.c - every call that changes a key tells so (store_session_set_changed, rule K1): when the change
+ * is in the pool, and before the call returns. A mirror that copies nothing but what was told, at any time
+ * behind it, is the store in the end. One thread; BANYAN_SEED replays a seed, BANYAN_ROUNDS scales how many
+ * there are.
  */
 #include "keys.h"
 
@@ -33,8 +34,7 @@ static void copy(struct keys *keys, struct mirror *mirror)
         struct store_value value;
         if (!mirror->dirty[i])
             continue;
-        const int status =
-            store_get(keys->live->reader, keys->known[i].key, keys->known[i].length, &value);
+        const int status = store_get(keys->live->reader, keys->known[i].key, keys->known[i].length, &value);
         free(mirror->bytes[i]);
         mirror->bytes[i] = NULL;
         mirror->present[i] = !status;

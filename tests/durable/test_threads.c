@@ -1,7 +1,8 @@
 /*
- * test_threads.c - level disk as a server has it, on real threads and in a real directory: two threads change keys
- * while the keeper's passes and another one writes checkpoints. What was waited for is there after an end without a
- * last pass, and all is after an end in order; pools are filled from it and go on. For the thread sanitizer too.
+ * test_threads.c - level disk as a server has it, on real threads and in a real directory: two threads change
+ * keys while the keeper's passes and another one writes checkpoints. What was waited for is there after an
+ * end without a last pass, and all is after an end in order; pools are filled from it and go on. For the
+ * thread sanitizer too.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /*
- * test_values.c - records of whole values (persist/format.h, K3): what is encoded is decoded, nothing that is damaged
- * or cut passes for an entry, and a journal of such records gives of each key the last one, whatever of a value's
- * parts is left over before it.
+ * test_values.c - records of whole values (persist/format.h, K3): what is encoded is decoded, nothing that is
+ * damaged or cut passes for an entry, and a journal of such records gives of each key the last one, whatever
+ * of a value's parts is left over before it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -98,7 +98,8 @@ static void test_damaged(void **state)
     const uint32_t length = encode(payload, &short_one);
     for (uint32_t cut = 1; cut < length; cut++) /* each prefix */
         assert_int_equal(next(payload, cut, &value), BANYAN_ECORRUPT);
-    for (unsigned flags = 1; flags < 256; flags++) { /* both, or none that is known; or a value that has bytes */
+    for (unsigned flags = 1; flags < 256;
+         flags++) { /* both, or none that is known; or a value that has bytes */
         payload[0] = (uint8_t)flags;
         assert_int_equal(next(payload, length, &value), BANYAN_ECORRUPT);
     }
@@ -162,7 +163,8 @@ static void parts(struct fixture *fixture, size_t from, uint32_t length, uint32_
         append(fixture, PERSIST_BYTES, pattern + from + at, length - at < part ? length - at : part);
 }
 
-static void values(struct fixture *fixture, const struct persist_value *first, const struct persist_value *second)
+static void values(struct fixture *fixture, const struct persist_value *first,
+                   const struct persist_value *second)
 {
     uint32_t length = encode(payload, first);
     if (second)
@@ -210,7 +212,10 @@ static int ends(struct fixture *fixture, const struct expected *expected, struct
     return status;
 }
 
-#define KEY(text) {(const uint8_t *)(text), sizeof(text) - 1}
+#define KEY(text)                                                                                            \
+    {                                                                                                        \
+        (const uint8_t *)(text), sizeof(text) - 1                                                            \
+    }
 
 static void test_last_counts(void **state)
 {
@@ -341,7 +346,8 @@ static void test_refused(void **state)
 /* Parts that fell off the pile are not there for a value that is too long to be one. */
 static void test_impossible_length(void **state)
 {
-    const struct persist_value huge = {.key = KEY("a"), .apart = true, .length = FORMAT_RECORD_VALUE_MAX + PART};
+    const struct persist_value huge = {
+        .key = KEY("a"), .apart = true, .length = FORMAT_RECORD_VALUE_MAX + PART};
     const struct expected none = {NULL, 0, 0};
     struct fixture fixture;
     struct error error = {0};
@@ -356,9 +362,9 @@ static void test_impossible_length(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_entries),         cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_last_counts),     cmocka_unit_test(test_parts_left_over),
-        cmocka_unit_test(test_parts_piled_up),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_entries),           cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_last_counts),       cmocka_unit_test(test_parts_left_over),
+        cmocka_unit_test(test_parts_piled_up),    cmocka_unit_test(test_refused),
         cmocka_unit_test(test_impossible_length),
     };
     return cmocka_run_group_tests_name("records of values", tests, NULL, NULL);
