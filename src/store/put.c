@@ -37,8 +37,8 @@ int store_put_now(struct store_session *session, const void *key, size_t key_len
                              .ahead = fresh.travels ? &fresh.ahead : NULL};
     status = tree_put(session->tree, session->store->tree, &item);
     store_fresh_written(session, &fresh, item.ahead_done);
-    if (!status ||
-        status == BANYAN_EUNKNOWN) /* nothing else changes it: what is refused may be no key at all */
+    /* Nothing else changes it: what is refused may be no key at all. */
+    if (!status || status == BANYAN_EUNKNOWN)
         store_changed(session, key, key_length);
     if (!status) {
         seen->present = item.existed;
