@@ -62,7 +62,7 @@ static bool parts_find(const struct persist_replay *replay, uint32_t length, uin
 {
     uint64_t bytes = 0;
     *first = replay->part_count;
-    while (bytes<length && * first> replay->part_first)
+    while (*first > replay->part_first && bytes < length)
         bytes += replay->parts[--*first].length;
     return bytes == length;
 }
