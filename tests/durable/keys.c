@@ -341,7 +341,7 @@ static void op_modify(struct keys *keys, struct store_session *session)
     const uint64_t kind = keys_below(keys, 8);
     struct plan plan = {.verdict = STORE_PUT};
     enum store_need need = STORE_NEED_VALUE;
-    bool existed;
+    bool existed = false;
     if (kind == 0) {
         plan.verdict = STORE_KEEP;
         need = keys_below(keys, 2) ? STORE_NEED_VALUE : STORE_NEED_LENGTH;

@@ -290,6 +290,28 @@ static void test_hurry(void **state)
     end(&fixture);
 }
 
+/* One that was answered comes again soon, and the keeper waits for it, for so long. */
+static void test_gather(void **state)
+{
+    struct fixture fixture;
+    struct error error = {0};
+    (void)state;
+    begin(&fixture, &(struct feed_options){.lanes = 1});
+    assert_int_equal(feed_gather(fixture.feed, 1000000), 0); /* nobody was answered yet */
+    assert_int_equal(fixture.waited, 0);
+    comes(&fixture, 1, one_pass);
+    assert_int_equal(feed_wait(fixture.feed, 1, &error), 0);
+    const uint64_t now = fixture.now_ns;
+    fixture.waited = 0;
+    assert_int_equal(feed_gather(fixture.feed, 1000000), 0); /* it has not come again */
+    assert_true(fixture.waited > 0 && fixture.now_ns - now >= 1000000 && fixture.now_ns - now < 2000000);
+    one_pass(&fixture); /* answers nobody */
+    fixture.waited = 0;
+    assert_int_equal(feed_gather(fixture.feed, 1000000), 0);
+    assert_int_equal(fixture.waited, 0);
+    end(&fixture);
+}
+
 /* ---- a disk in trouble ---- */
 
 static void fails(struct fixture *fixture)
@@ -393,10 +415,11 @@ static void test_slow_disk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tickets),   cmocka_unit_test(test_full_lane),
-        cmocka_unit_test(test_late),      cmocka_unit_test(test_wait),
-        cmocka_unit_test(test_hurry),     cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_slow_disk), cmocka_unit_test(test_broken_disk),
+        cmocka_unit_test(test_tickets),     cmocka_unit_test(test_full_lane),
+        cmocka_unit_test(test_late),        cmocka_unit_test(test_wait),
+        cmocka_unit_test(test_hurry),       cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_full_disk),   cmocka_unit_test(test_slow_disk),
+        cmocka_unit_test(test_broken_disk),
     };
     return cmocka_run_group_tests_name("the feed", tests, NULL, NULL);
 }

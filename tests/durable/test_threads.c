@@ -1,7 +1,8 @@
 /*
  * test_threads.c - level disk as a server has it, on real threads and in a real directory: two threads change
  * keys while the keeper's passes and another one writes checkpoints. What was waited for is there after an
- * end without a last pass, and all is after an end in order; pools are filled from it and go on. For the
+ * end without a last pass, and all is after an end in order; pools are filled from it and go on. What the
+ * disk was not told comes with a whole checkpoint (K5); a loading that was begun is begun again (K6). For the
  * thread sanitizer too.
  */
 #include <setjmp.h>
@@ -99,16 +100,18 @@ static void pools_close(struct home *home)
     memory_node_destroy(home->memory);
 }
 
-/* The directory, and what it holds in the pools. */
-static uint64_t disk_open_all(struct home *home, bool always, bool load)
+enum opening { FRESH, HELD, LOADED }; /* the directory is new; the pools hold what it does; they are empty */
+
+/* The directory, and what it holds in the pools if they are empty. Returns how many keys that were. */
+static uint64_t directory_open(struct home *home, bool always, enum opening opening)
 {
     const struct durable_options options = {.always = always, .seed = 4};
+    const bool load = opening == LOADED;
     struct error error = {0};
     uint64_t keys;
     good(durable_open(&home->durable, path, &options, &error), &error);
-    assert_int_equal(durable_cluster(home->durable), load ? CLUSTER : 0);
-    assert_false(durable_loading(home->durable));
-    if (load)
+    assert_int_equal(durable_cluster(home->durable), opening == FRESH ? 0 : CLUSTER);
+    if (load && !durable_loading(home->durable))
         good(durable_load_begin(home->durable, &error), &error);
     assert_int_equal(durable_loading(home->durable), load);
     const struct durable_pools pools = {
@@ -252,20 +255,32 @@ static void compare(struct home *home, struct writer writers[WRITERS])
     assert_int_equal(counted, present);
 }
 
-static void lives(bool always)
+static struct writer writers[WRITERS];
+
+static void writers_make(void)
 {
-    static struct writer writers[WRITERS];
-    struct home home;
-    struct error error = {0};
-    uint64_t saved;
     for (unsigned i = 0; i < WRITERS; i++) {
         writers[i] = (struct writer){.number = i, .bytes = malloc(VALUE_MAX)};
         assert_non_null(writers[i].bytes);
         random_seed(&writers[i].random, 10 + i);
     }
+}
+
+static void writers_free(void)
+{
+    for (unsigned i = 0; i < WRITERS; i++)
+        free(writers[i].bytes);
+}
+
+static void lives(bool always)
+{
+    struct home home;
+    struct error error = {0};
+    uint64_t saved;
+    writers_make();
     for (unsigned life = 0; life < 3; life++) {
         pools_open(&home);
-        const uint64_t keys = disk_open_all(&home, always, life > 0);
+        const uint64_t keys = directory_open(&home, always, life ? LOADED : FRESH);
         assert_true(life == 0 ? keys == 0 : keys > 0);
         compare(&home, writers);
         if (life < 2)
@@ -275,8 +290,7 @@ static void lives(bool always)
         durable_close(home.durable);
         pools_close(&home);
     }
-    for (unsigned i = 0; i < WRITERS; i++)
-        free(writers[i].bytes);
+    writers_free();
 }
 
 static void test_always(void **state)
@@ -289,6 +303,100 @@ static void test_second(void **state)
 {
     (void)state;
     lives(false);
+}
+
+/* ---- in step (K5), loading (K6) ---- */
+
+/* The process ends without a last pass, its pools stay; and keys change while no one tells the disk. */
+static void unseen(struct home *home)
+{
+    durable_close(home->durable);
+    for (unsigned i = 0; i < 200; i++)
+        assert_int_equal(change(&writers[i % WRITERS], home->hand.session), 0);
+}
+
+/* Whole by the checkpoint that begins at once; what is on the disk then is in fresh pools. */
+static void behind_then_whole(struct home *home)
+{
+    struct durable_stats stats;
+    directory_open(home, false, HELD);
+    do {
+        task_sleep(1000000);
+        durable_stats(home->durable, &stats);
+    } while (stats.behind);
+    assert_int_equal(stats.saves, 1);
+    durable_close(home->durable);
+    pools_close(home);
+    pools_open(home);
+    assert_true(directory_open(home, false, LOADED) > 0);
+    compare(home, writers);
+}
+
+static bool is_behind(struct home *home)
+{
+    struct durable_stats stats;
+    durable_stats(home->durable, &stats);
+    return stats.behind;
+}
+
+static void test_in_step(void **state)
+{
+    struct home home;
+    struct error error = {0};
+    uint64_t saved;
+    (void)state;
+    writers_make();
+    pools_open(&home);
+    directory_open(&home, false, FRESH);
+    work(&home, writers, &saved);
+    unseen(&home); /* killed, as it were */
+    behind_then_whole(&home);
+    assert_false(is_behind(&home)); /* what was loaded is what the disk has */
+    good(durable_stop(home.durable, &error), &error);
+    durable_close(home.durable);
+    directory_open(&home, false, HELD);
+    assert_false(is_behind(&home)); /* it was told all */
+    unseen(&home);                  /* killed behind a start in step */
+    behind_then_whole(&home);
+    good(durable_stop(home.durable, &error), &error);
+    durable_close(home.durable);
+    home.durable = NULL;
+    good(durable_disown(path, &error), &error);
+    unseen(&home); /* another level meanwhile */
+    behind_then_whole(&home);
+    durable_close(home.durable);
+    pools_close(&home);
+    writers_free();
+}
+
+/* A start that ends while it loads begins anew, whatever the pools hold. */
+static void test_loading(void **state)
+{
+    const struct durable_options options = {.seed = 4};
+    struct home home;
+    struct error error = {0};
+    uint64_t saved;
+    (void)state;
+    writers_make();
+    pools_open(&home);
+    directory_open(&home, true, FRESH);
+    work(&home, writers, &saved);
+    durable_close(home.durable);
+    for (unsigned i = 0; i < 2; i++) {
+        good(durable_open(&home.durable, path, &options, &error), &error);
+        assert_int_equal(durable_loading(home.durable), i > 0);
+        good(durable_load_begin(home.durable, &error), &error);
+        durable_close(home.durable);
+    }
+    pools_close(&home);
+    pools_open(&home);
+    assert_true(directory_open(&home, true, LOADED) > 0);
+    compare(&home, writers);
+    durable_close(home.durable);
+    directory_open(&home, true, HELD);
+    durable_close(home.durable);
+    pools_close(&home);
+    writers_free();
 }
 
 static int begin(void **state)
@@ -312,6 +420,8 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_always, begin, end),
-                                       cmocka_unit_test_setup_teardown(test_second, begin, end)};
+                                       cmocka_unit_test_setup_teardown(test_second, begin, end),
+                                       cmocka_unit_test_setup_teardown(test_in_step, begin, end),
+                                       cmocka_unit_test_setup_teardown(test_loading, begin, end)};
     return cmocka_run_group_tests_name("level disk on threads", tests, NULL, NULL);
 }
