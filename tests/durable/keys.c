@@ -283,6 +283,19 @@ static void op_multi_put(struct keys *keys, struct store_session *session)
     keys_check(session, store_multi_put(session, items, count));
 }
 
+/* More than a read of many keys returns at once (STORE_MULTI_BYTES_MAX). */
+static void op_burst(struct keys *keys, struct store_session *session)
+{
+    for (unsigned i = 0; i < 20; i++) {
+        const unsigned number = (i * 7 + key_draw(keys) % 7) % KEYS;
+        const struct known *known = &keys->known[number];
+        const size_t length = VALUE_MAX - keys_below(keys, 1000);
+        memset(keys->bytes, (int)i, length);
+        wish(keys, number, keys->bytes, length, 0);
+        keys_check(session, store_put(session, known->key, known->length, keys->bytes, length, 0));
+    }
+}
+
 static void op_delete(struct keys *keys, struct store_session *session)
 {
     const unsigned number = key_draw(keys);
@@ -461,7 +474,9 @@ static void op_expire(struct keys *keys, struct store_session *session)
 static void operate(struct keys *keys, struct store_session *session)
 {
     const uint64_t what = keys_below(keys, 100);
-    if (what < 30)
+    if (keys->longs && keys_below(keys, 250) == 0)
+        op_burst(keys, session);
+    else if (what < 30)
         op_put(keys, session);
     else if (what < 42)
         op_delete(keys, session);

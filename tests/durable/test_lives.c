@@ -423,6 +423,33 @@ static void ends_whole(struct world *world)
     }
 }
 
+/* A byte of the checkpoint is not what it was: the next life is told so, and believes nothing. */
+static void damaged(struct world *world)
+{
+    const struct manifest_part *part = world->life.manifest.parts;
+    struct disk *disk = world->life.manifest.part_count ? disk_simulated_cut(world->life.disk) : NULL;
+    struct life life = {.disk = disk};
+    struct persist_replay *replay;
+    struct error error = {0};
+    uint64_t keys;
+    if (!disk)
+        return;
+    const uint64_t offset = below(world, part->bytes);
+    keys_good(disk_simulated_flip(disk, part->name, offset, (uint8_t)(1u << below(world, 8))), &error);
+    keys_good(manifest_open(disk, CLUSTER, 0, 1, &life.manifest, &error), &error);
+    keys_good(persist_replay_create(&replay, &disk, 1, &error), &error);
+    keys_good(life_journal(world, &life, replay, &error), &error);
+    const struct recovery_source source = {.disk = disk, .manifest = &life.manifest, .replay = replay};
+    const int status =
+        recovery_run(&source, world->keys.back->store, world->keys.compute, 1, NULL, NULL, &keys, &error);
+    if (!status || !error.text[0])
+        fail_msg("a checkpoint that was damaged at byte %llu was believed", (unsigned long long)offset);
+    persist_replay_destroy(replay);
+    life_end(&life, world->keys.back->reader);
+    disk_close(disk);
+    keys_empty(&world->keys, world->keys.back);
+}
+
 static void run(uint64_t seed, struct world *total)
 {
     static struct world world;
@@ -443,6 +470,7 @@ static void run(uint64_t seed, struct world *total)
     for (unsigned i = 0; i < STEPS; i++)
         step(&world);
     ends_whole(&world);
+    damaged(&world);
     life_end(&world.life, world.keys.live->reader);
     disk_close(world.life.disk);
     keys_close(&world.keys);

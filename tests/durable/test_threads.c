@@ -399,6 +399,99 @@ static void test_loading(void **state)
     writers_free();
 }
 
+/* ---- many keys ---- */
+
+#define MANY 30000u
+
+static size_t many_name(unsigned number, char text[32])
+{
+    return (size_t)snprintf(text, 32, number % 3 ? "%u" : "key:%08u", number * 2654435761u % 1000000007u);
+}
+
+/* Some lie in the slot, some in records. */
+static uint64_t many_value(unsigned number, unsigned version, uint8_t value[100])
+{
+    memset(value, (int)(number + version), 100);
+    return number % 7 == 0 ? 100 : 1 + number % 12;
+}
+
+static void many_write(struct home *home, struct feed_writer *changes, unsigned first, unsigned step,
+                       unsigned version)
+{
+    struct store_session *session = home->hand.session;
+    store_session_set_changed(session, feed_mark, changes);
+    for (unsigned i = first; i < MANY; i += step) {
+        uint8_t value[100];
+        char text[32];
+        const uint64_t length = many_value(i, version, value);
+        assert_int_equal(store_put(session, text, many_name(i, text), value, length, 0), 0);
+    }
+    store_session_set_changed(session, NULL, NULL);
+}
+
+/* Every third key is gone, every fifth of the others has another value. */
+static void many_change(struct home *home, struct feed_writer *changes)
+{
+    struct store_session *session = home->hand.session;
+    many_write(home, changes, 0, 5, 1);
+    store_session_set_changed(session, feed_mark, changes);
+    for (unsigned i = 0; i < MANY; i += 3) {
+        char text[32];
+        assert_int_equal(store_delete(session, text, many_name(i, text)), 0);
+    }
+    store_session_set_changed(session, NULL, NULL);
+}
+
+static void many_compare(struct home *home, bool changed)
+{
+    struct store_session *session = home->hand.session;
+    uint64_t counted;
+    for (unsigned i = 0; i < MANY; i++) {
+        struct store_value found;
+        uint8_t value[100];
+        char text[32];
+        const int status = store_get(session, text, many_name(i, text), &found);
+        assert_int_equal(status, changed && i % 3 == 0 ? BANYAN_ENOTFOUND : 0);
+        if (status)
+            continue;
+        assert_int_equal(found.length, many_value(i, changed && i % 5 == 0, value));
+        assert_memory_equal(found.bytes, value, found.length);
+    }
+    assert_int_equal(store_count(session, &(struct tree_range){.from = NULL}, &counted), 0);
+    assert_int_equal(counted, changed ? MANY - MANY / 3 : MANY);
+}
+
+/* Filled in parts, by several threads; from a checkpoint, from a journal, from both. */
+static void test_many(void **state)
+{
+    struct home home;
+    struct error error = {0};
+    (void)state;
+    pools_open(&home);
+    directory_open(&home, false, FRESH);
+    struct feed_writer changes = durable_writer(home.durable, 0);
+    many_write(&home, &changes, 0, 1, 0);
+    for (unsigned life = 0; life < 3; life++) {
+        if (life == 1)
+            many_change(&home, &changes);
+        good(durable_stop(home.durable, &error), &error);
+        durable_close(home.durable);
+        pools_close(&home);
+        pools_open(&home);
+        assert_int_equal(directory_open(&home, false, LOADED), life ? MANY - MANY / 3 : MANY);
+        many_compare(&home, life > 0);
+        changes = durable_writer(home.durable, 0);
+        struct durable_stats stats;
+        for (stats.saves = 0; life < 2 && !stats.saves; task_sleep(1000000)) {
+            const int status = durable_save(home.durable, &error);
+            assert_true(!status || status == BANYAN_EBUSY);
+            durable_stats(home.durable, &stats);
+        }
+    }
+    durable_close(home.durable);
+    pools_close(&home);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -422,6 +515,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_always, begin, end),
                                        cmocka_unit_test_setup_teardown(test_second, begin, end),
                                        cmocka_unit_test_setup_teardown(test_in_step, begin, end),
-                                       cmocka_unit_test_setup_teardown(test_loading, begin, end)};
+                                       cmocka_unit_test_setup_teardown(test_loading, begin, end),
+                                       cmocka_unit_test_setup_teardown(test_many, begin, end)};
     return cmocka_run_group_tests_name("level disk on threads", tests, NULL, NULL);
 }
