@@ -23,7 +23,7 @@
 #define LANES_MUCH (24u << 10) /* one operation marks less than the rest */
 #define STEPS      140u
 #define CUTS_MAX   6u /* within one step */
-#define ROUNDS     50u
+#define ROUNDS     30u
 
 /* A disk that a cut has left, and what it may hold. */
 struct cut {
