@@ -412,6 +412,60 @@ static void test_slow_disk(void **state)
     end(&fixture);
 }
 
+/* The server ends while the disk has no room: who marks waits no longer, and what is not noted is known. */
+static void test_end(void **state)
+{
+    struct fixture fixture;
+    struct error full = {0};
+    (void)state;
+    error_set(&full, BANYAN_ENOSPC, "no room on it");
+    begin(&fixture, &(struct feed_options){.lanes = 1, .lane_bytes = 300});
+    struct feed_writer one = writer(&fixture, 0);
+    mark(&one, 'a', 200);
+    feed_end(fixture.feed);
+    fixture.error = &full;
+    comes(&fixture, 3, fails);
+    mark(&one, 'b', 200); /* the disk may come round yet, until it says that it is full */
+    assert_int_equal(fixture.waited, 3);
+    assert_true(one.ticket == UINT64_MAX && feed_missed(fixture.feed));
+    takes(&fixture, 0, "a");
+    end(&fixture);
+}
+
+/* How much a lane takes follows what passes take; and a disk that takes parts of a long one is not standing.
+ */
+static void test_pace(void **state)
+{
+    struct fixture fixture;
+    (void)state;
+    begin(&fixture, &(struct feed_options){.lanes = 1, .lane_bytes = 32u << 10, .wait_ns = 1000});
+    struct feed_writer one = writer(&fixture, 0);
+    feed_pace(fixture.feed, UINT64_C(1000000000)); /* twice as long as it may: half the bytes */
+    for (unsigned i = 0; i < 64; i++)
+        mark(&one, 'a', 255);
+    assert_int_equal(feed_marked(fixture.feed), 16u << 10);
+    assert_int_equal(fixture.waited, 0);
+    comes(&fixture, 2, one_pass);
+    mark(&one, 'b', 1);
+    assert_int_equal(fixture.waited, 2);
+    feed_pace(fixture.feed, 1);
+    for (unsigned i = 0; i < 127; i++)
+        mark(&one, 'c', 255);
+    assert_int_equal(fixture.waited, 2);
+    feed_begin(fixture.feed);
+    takes(&fixture, 0,
+          "b" /* and 127 more */
+          "ccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
+          "cccccccccccccccccccccccccccccccccccccccccccc");
+    fixture.now_ns += 5000;
+    assert_int_equal(feed_error(fixture.feed, NULL), BANYAN_EBUSY);
+    feed_progress(fixture.feed);
+    assert_int_equal(feed_error(fixture.feed, NULL), 0);
+    fixture.now_ns += 5000;
+    assert_int_equal(feed_error(fixture.feed, NULL), BANYAN_EBUSY);
+    end(&fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -419,7 +473,8 @@ int main(void)
         cmocka_unit_test(test_late),        cmocka_unit_test(test_wait),
         cmocka_unit_test(test_hurry),       cmocka_unit_test(test_gather),
         cmocka_unit_test(test_full_disk),   cmocka_unit_test(test_slow_disk),
-        cmocka_unit_test(test_broken_disk),
+        cmocka_unit_test(test_broken_disk), cmocka_unit_test(test_end),
+        cmocka_unit_test(test_pace),
     };
     return cmocka_run_group_tests_name("the feed", tests, NULL, NULL);
 }

@@ -20,6 +20,7 @@
 #define CLUSTER    77u
 #define LANES      3u
 #define LANE_BYTES (64u << 10)
+#define LANES_FEW  (6u << 10)  /* less than any lane takes, whatever the disk's pace is */
 #define LANES_MUCH (24u << 10) /* one operation marks less than the rest */
 #define STEPS      140u
 #define CUTS_MAX   6u /* within one step */
@@ -221,8 +222,8 @@ static void pass(struct world *world)
 static void on_change(struct keys *keys, struct feed_writer *writer, const void *key, size_t length)
 {
     struct world *world = keys->context;
-    if (!below(world, 30))
-        pass(world);
+    if (!below(world, 30) || feed_marked(world->life.feed) > LANES_FEW)
+        pass(world); /* no one else would: a lane of a slow disk is full soon */
     feed_mark(writer, key, length);
     if (!below(world, 30))
         pass(world);
