@@ -1,23 +1,30 @@
 /* memory.c - `banyan memory`: one memory node as a daemon. */
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "base/log.h"
 #include "base/signals.h"
 #include "cli/cluster.h"
 #include "cli/command.h"
 #include "cli/machine.h"
+#include "disk/manifest.h"
+#include "memoryd/disk.h"
 #include "memoryd/memoryd.h"
 #include "server/http.h"
 #include "server/metrics.h"
 #include "server/status_page.h"
 
+/* A process that was killed lets go of its files when its last thread is gone. */
+#define LOCK_WAIT_NS UINT64_C(5000000000)
+
 struct memory_settings {
-    char *listen, *secret_file, *certificate, *key, *authority, *http, *pool_file;
-    uint64_t size, chunk, locks, logs;
+    char *listen, *secret_file, *certificate, *key, *authority, *http, *pool_file, *data;
+    uint64_t size, chunk, locks, logs, disk_limit;
     uint32_t threads, lease_ms_max, connections_max;
-    int engine, log_level, lock_width;
+    int engine, log_level, lock_width, durability;
     bool huge_pages, busy_poll, rdma;
     struct cluster_rdma_settings nic;
 };
@@ -25,6 +32,9 @@ struct memory_settings {
 static const char *const engines[] = {"auto", "io_uring", "epoll", NULL};
 static const char *const lock_widths[] = {"auto", "2", "8", NULL};
 static const uint32_t lock_width_bytes[] = {0, 2, 8};
+
+enum { DURABILITY_DEFAULT, DURABILITY_PROCESS, DURABILITY_SECOND, DURABILITY_ALWAYS };
+static const char *const durabilities[] = {"default", "process", "disk-second", "disk-always", NULL};
 
 #define ROW(name, kind, field, low, high, choices, unit, help)                                               \
     {                                                                                                        \
@@ -39,6 +49,14 @@ static const struct option_entry table[] = {
     ROW("pool-file", OPTION_TEXT, pool_file, 0, 0, NULL, "FILE",
         "Keep the pool in this file, so that it outlives the process; made if it is not there. Not with "
         "RDMA"),
+    ROW("data", OPTION_TEXT, data, 0, 0, NULL, "DIR",
+        "Keep the pool in DIR/pool, and what compute nodes log in a journal in DIR, which outlives power; "
+        "made if it is not there. Not with RDMA"),
+    ROW("durability", OPTION_CHOICE, durability, 0, 0, durabilities, "process|disk-second|disk-always",
+        "With --data, what is written outlives: process: the process, without a journal; disk-second: power, "
+        "but for the last second; disk-always: power, when it is acknowledged. default: disk-second"),
+    ROW("disk-limit", OPTION_U64, disk_limit, 0, 0x1p50, NULL, "BYTES",
+        "What the journal may take on the disk; beyond it writes wait, then fail. 0: what the disk has"),
     ROW("threads", OPTION_U32, threads, 1, 64, NULL, "N", "I/O threads"),
     ROW("engine", OPTION_CHOICE, engine, 0, 0, engines, "auto|io_uring|epoll",
         "How the threads do their I/O"),
@@ -84,7 +102,9 @@ static const struct settings_command command = {
         "a "
         "memory node that was killed, or stopped for an upgrade, goes on when it is started again, and "
         "compute "
-        "nodes reconnect by themselves. A new memory node belongs to no cluster until 'banyan compute "
+        "nodes reconnect by themselves. With --data what compute nodes log outlives power too: 'banyan "
+        "recover "
+        "--data' reads it. A new memory node belongs to no cluster until 'banyan compute "
         "--format' "
         "makes one.\n\n"
         "Every setting is also read from the environment (BANYAN_SIZE) and from a file (--config); the "
@@ -93,6 +113,7 @@ static const struct settings_command command = {
         "Examples:\n"
         "  banyan memory --listen 127.0.0.1:7100 --size 4G\n"
         "  banyan memory --listen 127.0.0.1:7100 --size 4G --pool-file /dev/shm/banyan.pool\n"
+        "  banyan memory --listen 127.0.0.1:7100 --size 4G --data /srv/banyan/0 --durability disk-always\n"
         "  banyan memory --listen unix:/run/banyan/memory.sock,127.0.0.1:7100\n"
         "  banyan memory --listen 0.0.0.0:7100 --tls-certificate node.pem --tls-authority ca.pem\n"
         "  banyan memory --listen rdma://10.0.0.1:7100 --secret-file secret --size 64G --huge-pages\n\n"
@@ -106,7 +127,10 @@ struct daemon {
     char secret[NET_SECRET_MAX + 1];
     size_t secret_length;
     struct net_tls *tls;
+    char pool_path[PATH_MAX]; /* of --data */
+    struct disk *directory;   /* NULL: without --data */
     struct memory_node *node;
+    struct memoryd_disk *disk; /* NULL: no journal */
     struct memoryd *server;
     struct metrics_memory_source source;
     struct http_page pages[3];
@@ -115,12 +139,18 @@ struct daemon {
     char address[NET_TEXT_MAX];
 };
 
+/* NULL: it does not outlive the process. */
+static const char *pool_file(const struct daemon *daemon)
+{
+    return daemon->settings.data ? daemon->pool_path : daemon->settings.pool_file;
+}
+
 static void on_signal(void *context, int number)
 {
     const struct daemon *daemon = context;
+    const char *file = pool_file(daemon);
     log_info("stopping, as signal %s asks; what this memory node holds %s%s",
-             number == SIGINT ? "SIGINT" : "SIGTERM", daemon->settings.pool_file ? "stays in " : "is lost",
-             daemon->settings.pool_file ? daemon->settings.pool_file : "");
+             number == SIGINT ? "SIGINT" : "SIGTERM", file ? "stays in " : "is lost", file ? file : "");
     memoryd_stop(daemon->server);
 }
 
@@ -129,10 +159,31 @@ static void node_status(void *owner, struct memory_status_reply *status)
     memory_node_status(owner, status);
 }
 
+/* ---- --data ---- */
+
+static bool wants_journal(const struct memory_settings *settings)
+{
+    return settings->data && settings->durability != DURABILITY_PROCESS;
+}
+
+static int data_check(const struct memory_settings *settings, struct error *error)
+{
+    if (settings->data && settings->pool_file)
+        return error_set(error, BANYAN_EINVAL, "give --data or --pool-file: --data keeps the pool too");
+    if (!settings->data && settings->durability != DURABILITY_DEFAULT)
+        return error_set(error, BANYAN_EINVAL, "durability %s: give the directory with --data",
+                         durabilities[settings->durability]);
+    if (!wants_journal(settings) && settings->disk_limit)
+        return error_set(error, BANYAN_EINVAL, "disk-limit bounds a journal, and there is none");
+    return 0;
+}
+
 static int prepare(struct daemon *daemon, struct error *error)
 {
     const struct memory_settings *settings = &daemon->settings;
-    int status = cluster_addresses_parse(&daemon->listen, "listen", settings->listen, 7100, error);
+    int status = data_check(settings, error);
+    if (!status)
+        status = cluster_addresses_parse(&daemon->listen, "listen", settings->listen, 7100, error);
     if (!status)
         status = cluster_rdma_prepare(&daemon->nic, &settings->nic, error);
     if (!status)
@@ -156,6 +207,59 @@ static int prepare(struct daemon *daemon, struct error *error)
     return status;
 }
 
+/* A journal that is not gone on with has a gap, over which nothing can be read back; one whose pool is gone
+ * is to be read back first. Before a pool is made. */
+static int journal_check(const struct daemon *daemon, bool pool_there, struct error *error)
+{
+    struct manifest manifest;
+    const char *path = daemon->settings.data;
+    int status = manifest_read(daemon->directory, &manifest, error);
+    if (status)
+        return status == BANYAN_ENOTFOUND ? 0 : status;
+    if (!wants_journal(&daemon->settings))
+        status = error_set(error, BANYAN_EINVAL,
+                           "%.100s has a journal, which durability process would leave behind: start with "
+                           "disk-second or disk-always",
+                           path);
+    else if (!pool_there)
+        status = error_set(error, BANYAN_EINVAL,
+                           "%.100s has the journal of memory node %u of cluster %016llx, but no pool: the "
+                           "pool was lost. 'banyan recover --data' reads what the journal has; start this "
+                           "memory node with another directory",
+                           path, (unsigned)manifest.node, (unsigned long long)manifest.cluster);
+    manifest_free(&manifest);
+    return status;
+}
+
+/* The directory is this process's from here on. */
+static int data_open(struct daemon *daemon, struct error *error)
+{
+    const struct memory_settings *settings = &daemon->settings;
+    struct disk_real_options options = {.limit = settings->disk_limit, .lock_wait = LOCK_WAIT_NS};
+    struct stat pool;
+    if (!settings->data)
+        return 0;
+    if (snprintf(daemon->pool_path, sizeof daemon->pool_path, "%s/pool", settings->data) >=
+        (int)sizeof daemon->pool_path)
+        return error_set(error, BANYAN_EINVAL, "data: the directory's name is too long");
+    const bool pool_there = stat(daemon->pool_path, &pool) == 0;
+    if (pool_there && options.limit) /* the pool counts among the files */
+        options.limit += (uint64_t)pool.st_size;
+    int status = disk_real_open(&daemon->directory, settings->data, &options, error);
+    return status ? status : journal_check(daemon, pool_there, error);
+}
+
+static int journal_start(struct daemon *daemon, struct error *error)
+{
+    const struct memoryd_disk_options options = {.disk = daemon->directory,
+                                                 .always = daemon->settings.durability == DURABILITY_ALWAYS};
+    return wants_journal(&daemon->settings)
+               ? memoryd_disk_create(&daemon->disk, daemon->node, &options, error)
+               : 0;
+}
+
+/* ---- the daemon ---- */
+
 /* An address that says rdma:// speaks for the memory node: what a NIC serves, nothing else does. */
 static bool wants_nic(const struct daemon *daemon)
 {
@@ -168,20 +272,20 @@ static bool wants_nic(const struct daemon *daemon)
 /* 0: what the file has. */
 static uint64_t pool_bytes(const struct memory_settings *settings)
 {
-    return settings->size || settings->pool_file ? settings->size : MEMORY_POOL_BYTES;
+    return settings->size || settings->pool_file || settings->data ? settings->size : MEMORY_POOL_BYTES;
 }
 
 static int start(struct daemon *daemon, struct error *error)
 {
     const struct memory_settings *settings = &daemon->settings;
     struct memory_options memory = {.pool_bytes = pool_bytes(settings) & ~UINT64_C(4095),
-                                    .pool_file = settings->pool_file,
+                                    .pool_file = pool_file(daemon),
                                     .chunk_bytes = settings->chunk,
                                     .lock_bytes = settings->locks & ~UINT64_C(7),
                                     .log_bytes = settings->logs,
                                     .lock_width = lock_width_bytes[settings->lock_width],
                                     .huge_pages = settings->huge_pages,
-                                    .shared = settings->pool_file == NULL,
+                                    .shared = pool_file(daemon) == NULL,
                                     .unformatted = true};
     struct memoryd_options options = {.listen = daemon->listen.list,
                                       .listen_count = daemon->listen.count,
@@ -195,9 +299,14 @@ static int start(struct daemon *daemon, struct error *error)
                                       .busy_poll = settings->busy_poll,
                                       .nic = wants_nic(daemon) ? &daemon->nic : NULL};
     machine_warn_pool(pool_bytes(settings));
-    int status = memoryd_locks(&options, &memory, error);
+    int status = data_open(daemon, error);
+    if (!status)
+        status = memoryd_locks(&options, &memory, error);
     if (!status)
         status = memory_node_create(&daemon->node, &memory, error);
+    if (!status)
+        status = journal_start(daemon, error);
+    options.disk = daemon->disk;
     if (!status)
         status = memoryd_create(&daemon->server, daemon->node, &options, error);
     return status ? status : memoryd_start(daemon->server, error);
@@ -232,8 +341,13 @@ static void announce(struct daemon *daemon)
         printf("%s %s", i ? "," : "", daemon->address);
     }
     printf(" (%s%s)\n", memoryd_engine(daemon->server), daemon->tls ? ", TLS" : "");
-    if (daemon->settings.pool_file)
-        printf("banyan memory: durability process: the pool lies in %s\n", daemon->settings.pool_file);
+    if (daemon->disk)
+        printf("banyan memory: durability %s: the pool lies in %s, the journal beside it\n",
+               durabilities[daemon->settings.durability == DURABILITY_ALWAYS ? DURABILITY_ALWAYS
+                                                                             : DURABILITY_SECOND],
+               pool_file(daemon));
+    else if (pool_file(daemon))
+        printf("banyan memory: durability process: the pool lies in %s\n", pool_file(daemon));
     if (memoryd_nic(daemon->server))
         printf("banyan memory: RDMA by %s\n", memoryd_nic(daemon->server));
     if (daemon->http) {
@@ -265,7 +379,9 @@ static int run(struct daemon *daemon, struct error *error)
     }
     http_stop(daemon->http);
     memoryd_destroy(daemon->server);
+    memoryd_disk_destroy(daemon->disk);
     memory_node_destroy(daemon->node);
+    disk_close(daemon->directory);
     net_tls_destroy(daemon->tls);
     password_destroy(&daemon->password);
     explicit_bzero(daemon->secret, sizeof daemon->secret);

@@ -41,11 +41,12 @@ static int read_bytes(struct disk_file *file, uint8_t **bytes, size_t *length, s
     return disk_read(file, 0, *bytes, size, length, error);
 }
 
-static int read_manifest(struct disk *disk, struct manifest *manifest, struct error *error)
+int manifest_read(struct disk *disk, struct manifest *manifest, struct error *error)
 {
     struct disk_file *file = NULL;
     uint8_t *bytes = NULL;
     size_t length = 0;
+    *manifest = (struct manifest){0};
     int status = disk_open(disk, MANIFEST_NAME, &file, error);
     if (!status)
         status = read_bytes(file, &bytes, &length, error);
@@ -122,7 +123,7 @@ int manifest_open(struct disk *disk, uint64_t cluster, uint32_t node, uint32_t n
                   struct manifest *manifest, struct error *error)
 {
     *manifest = (struct manifest){0};
-    int status = read_manifest(disk, manifest, error);
+    int status = manifest_read(disk, manifest, error);
     if (status)
         return status;
     status = check_owner(disk, manifest, cluster, node, nodes, error);

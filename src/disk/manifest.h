@@ -71,6 +71,9 @@ int manifest_identify(struct disk *disk, struct manifest_identity *identity, str
  * BANYAN_ECORRUPT: it, or a part of the checkpoint, is damaged or missing. */
 int manifest_open(struct disk *disk, uint64_t cluster, uint32_t node, uint32_t nodes,
                   struct manifest *manifest, struct error *error);
+/* What it says, of whichever memory node, for tools: changes nothing, and looks at no part. Errors as above.
+ */
+int manifest_read(struct disk *disk, struct manifest *manifest, struct error *error);
 void manifest_free(struct manifest *manifest);
 
 /* `next` takes the place of `old` (NULL: there is none yet), with the next serial, which is set. When it

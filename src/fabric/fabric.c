@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "fabric/wire.h"
+
 /* The checks that only some lists need: of a long list, that its bytes fit; on hardware without masked CAS,
  * that there is none. A single length that is too long is left for the backend, where it ends the list. */
 static bool list_fits(const struct fabric_list *list, bool masked_cas)
@@ -127,6 +129,46 @@ int fabric_call(struct fabric_endpoint *endpoint, uint16_t node, const void *req
         cost->rpcs++;
     }
     return endpoint->fabric->ops->call(endpoint, node, request, length, reply, capacity, reply_length);
+}
+
+enum fabric_durability fabric_durability(const struct fabric *fabric, uint16_t node)
+{
+    return fabric->ops->durability != NULL && node < fabric->capabilities.memory_nodes
+               ? fabric->ops->durability(fabric, node)
+               : FABRIC_KEPT_IN_MEMORY;
+}
+
+/* One after the other, where nothing has to be waited for. */
+static int persist_by_calls(struct fabric_endpoint *endpoint, const uint16_t *nodes, uint32_t count,
+                            int *statuses)
+{
+    const struct wire_persist_request request = {.kind = WIRE_PERSIST};
+    uint64_t reply;
+    size_t length;
+    int status = BANYAN_OK;
+    for (uint32_t i = 0; i < count; i++) {
+        statuses[i] = endpoint->fabric->ops->call(endpoint, nodes[i], &request, sizeof request, &reply,
+                                                  sizeof reply, &length);
+        status = !status ? statuses[i] : status;
+    }
+    return status;
+}
+
+int fabric_persist(struct fabric_endpoint *endpoint, const uint16_t *nodes, uint32_t count, int *statuses,
+                   struct fabric_cost *cost)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (nodes[i] >= endpoint->fabric->capabilities.memory_nodes)
+            return BANYAN_EINVAL;
+    if (count == 0)
+        return BANYAN_OK;
+    if (cost != NULL) {
+        cost->round_trips++;
+        cost->rpcs += count;
+    }
+    if (endpoint->fabric->ops->persist != NULL)
+        return endpoint->fabric->ops->persist(endpoint, nodes, count, statuses);
+    return persist_by_calls(endpoint, nodes, count, statuses);
 }
 
 struct fabric_endpoint *fabric_endpoint_open(struct fabric *fabric, struct error *error)

@@ -142,6 +142,17 @@ struct fabric_capabilities {
     uint32_t round_trip_ns; /* of one list, an estimate */
 };
 
+/* What is written to a memory node outlives (docs/internals/durability.md): compute nodes alone; the memory
+ * node's process too; power, but for the last second of what owners have logged; power, all that was
+ * acknowledged of that. */
+enum fabric_durability {
+    FABRIC_KEPT_IN_MEMORY,
+    FABRIC_KEPT_IN_FILE,
+    FABRIC_KEPT_ON_DISK,
+    FABRIC_KEPT_ON_DISK_ALWAYS,
+    FABRIC_DURABILITIES
+};
+
 struct fabric;
 struct fabric_endpoint;
 struct fabric_peer_ops;
@@ -187,6 +198,9 @@ struct fabric_ops {
     void (*give_up)(struct fabric_endpoint *, uint16_t node);
     /* NULL: a plain store into a window will do, since the memory ends with this process. */
     void (*store)(struct fabric_endpoint *, gaddr address, uint8_t *where, const void *data, uint32_t length);
+    /* NULL: nothing is kept on a disk, and persist is a call that says so. */
+    enum fabric_durability (*durability)(const struct fabric *, uint16_t node);
+    int (*persist)(struct fabric_endpoint *, const uint16_t *nodes, uint32_t count, int *statuses);
     /* NULL: no other compute node can reach this one's memory (peers.h). */
     const struct fabric_peer_ops *peers;
 };
@@ -270,6 +284,16 @@ int fabric_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *
  * After BANYAN_ENET or BANYAN_ETIMEOUT the call may have been served or not. */
 int fabric_call(struct fabric_endpoint *endpoint, uint16_t node, const void *request, size_t length,
                 void *reply, size_t capacity, size_t *reply_length, struct fabric_cost *cost);
+
+/* What a memory node says that it does; it may say something else when it was restarted. Any thread. */
+enum fabric_durability fabric_durability(const struct fabric *fabric, uint16_t node);
+/* Waits until all that stood in the segments of owners' logs on these memory nodes before the call is on
+ * their disks; one round trip, however long it takes. statuses[i] is of nodes[i], the result the first that
+ * is not 0: BANYAN_ENOTSUP: it keeps nothing on a disk; BANYAN_ENOSPC: the disk is full, or has what the user
+ * lets it have; BANYAN_EUNKNOWN: the disk has failed, and nothing is safe any more before the memory node is
+ * started anew; BANYAN_EBUSY: too many wait already; errors of fabric_call. */
+int fabric_persist(struct fabric_endpoint *endpoint, const uint16_t *nodes, uint32_t count, int *statuses,
+                   struct fabric_cost *cost);
 
 /* 0 or BANYAN_EADDRESS. For backends that have the memory in their address space. */
 int fabric_bounds_check(const struct fabric_target *target, const struct fabric_command *command);

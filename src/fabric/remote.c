@@ -83,6 +83,8 @@ static const struct fabric_ops remote_ops = {
     .close = remote_close,
     .incarnation = remote_incarnation,
     .trouble = remote_trouble,
+    .durability = remote_durability,
+    .persist = remote_persist,
     .give_up = remote_give_up,
     .peers = &remote_peer_ops,
 };

@@ -1,6 +1,7 @@
 /*
- * remote_answer.c - what comes back over a data connection: answers in the order of the requests. Their bytes
- * are copied to where the lists and calls want them, in as many pieces as they arrive in.
+ * remote_answer.c - what comes back over a data connection: answers in the order of the requests, but for
+ * calls that wait for a disk. Their bytes are copied to where the lists and calls want them, in as many
+ * pieces as they arrive in.
  *
  * On the endpoint's owner. Nothing is believed before it was validated: an answer that does not fit the first
  * request under way ends the connection.
@@ -21,13 +22,25 @@ static uint32_t result_bytes(const struct fabric_command *command)
     }
 }
 
-/* A header is complete. Whether it can be the answer to the first request under way. */
+/* Where the chain names the call that is answered out of order with this id; the chain's end: none is. */
+static struct fabric_list **find_deferred(struct remote_link *link, uint64_t id)
+{
+    struct fabric_list **at = &link->deferred;
+    while (*at != NULL && remote_list_call(*at)->id != id)
+        at = &remote_list(*at)->next;
+    return at;
+}
+
+/* A header is complete. Whether it can be the answer to the first request under way, or to one that is
+ * answered out of order. */
 static bool answer_begin(struct remote_link *link)
 {
     const struct wire_header *header = &link->answer;
-    struct fabric_list *list = link->first;
-    if (!wire_header_valid(header) || list == NULL || header->id != link->answered_id + 1)
+    const bool deferred = (header->id & WIRE_DEFERRED) != 0;
+    struct fabric_list *list = deferred ? *find_deferred(link, header->id) : link->first;
+    if (!wire_header_valid(header) || list == NULL || (!deferred && header->id != link->answered_id + 1))
         return false;
+    link->answering = list;
     link->body_left = header->length;
     link->command = link->offset = 0;
     if (list->count == 0)
@@ -40,10 +53,22 @@ static bool answer_begin(struct remote_link *link)
     return length == header->length;
 }
 
+static void deferred_end(struct remote_link *link)
+{
+    struct fabric_list **at = find_deferred(link, link->answer.id), *list = *at;
+    *at = remote_list(list)->next;
+    link->answer_have = 0;
+    remote_link_complete(link, list, link->answer.status);
+}
+
 static void answer_end(struct remote_link *link)
 {
-    struct fabric_list *list = link->first;
+    struct fabric_list *list = link->answering;
     int status = link->answer.status;
+    if (link->answer.id & WIRE_DEFERRED) {
+        deferred_end(link);
+        return;
+    }
     link->answer_have = 0;
     link->answered_id++;
     link->first = remote_list(list)->next;
@@ -71,7 +96,7 @@ static void answer_end(struct remote_link *link)
 /* Copies bytes of an answer's body to where they belong. Returns how many: at most those of one command. */
 static size_t take_body(struct remote_link *link, const uint8_t *data, size_t length)
 {
-    struct fabric_list *list = link->first;
+    struct fabric_list *list = link->answering;
     if (length > link->body_left)
         length = link->body_left;
     struct remote_call *call = remote_list_call(list);

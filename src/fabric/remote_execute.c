@@ -97,3 +97,37 @@ int remote_call(struct fabric_endpoint *base, uint16_t node, const void *request
     struct remote_endpoint *endpoint = (struct remote_endpoint *)base;
     return remote_link_call(&endpoint->links[node], request, length, reply, capacity, reply_length);
 }
+
+int remote_persist(struct fabric_endpoint *base, const uint16_t *nodes, uint32_t count, int *statuses)
+{
+    struct remote_endpoint *endpoint = (struct remote_endpoint *)base;
+    struct remote_call *calls = calloc(count, sizeof *calls);
+    int first = BANYAN_OK;
+    if (calls == NULL) {
+        for (uint32_t i = 0; i < count; i++)
+            statuses[i] = BANYAN_ENOMEM;
+        return BANYAN_ENOMEM;
+    }
+    remote_endpoint_bind(endpoint);
+    struct remote_wait wait = {.task = endpoint->worker != NULL ? task_self() : NULL};
+    for (uint32_t i = 0; i < count; i++) {
+        struct remote_link *link = &endpoint->links[nodes[i]];
+        calls[i].list.status = link->node->mapped ? BANYAN_ENOTSUP /* a pool in a file is not mapped */
+                                                  : remote_link_persist(link, &calls[i], &wait);
+    }
+    remote_endpoint_wait(endpoint, &wait);
+    for (uint32_t i = 0; i < count; i++) {
+        statuses[i] = calls[i].list.status;
+        first = !first ? statuses[i] : first;
+    }
+    free(calls);
+    return first;
+}
+
+enum fabric_durability remote_durability(const struct fabric *fabric, uint16_t node)
+{
+    const struct remote_fabric *remote = (const struct remote_fabric *)fabric;
+    /* relaxed: who has posted a list to a group has seen its number, behind which this was stored */
+    const uint32_t said = atomic_load_relaxed(&remote->nodes[node].durability);
+    return said < FABRIC_DURABILITIES ? (enum fabric_durability)said : FABRIC_KEPT_IN_MEMORY;
+}

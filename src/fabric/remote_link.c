@@ -57,6 +57,13 @@ void remote_link_fail(struct remote_link *link, const char *why)
         remote_link_complete(link, list, BANYAN_ENET);
         list = next;
     }
+    list = link->deferred;
+    link->deferred = NULL;
+    while (list != NULL) {
+        struct fabric_list *next = remote_list(list)->next;
+        remote_link_complete(link, list, BANYAN_ENET);
+        list = next;
+    }
     wake_waiters(link);
     if (queue != NULL)
         remote_nic_drop(link, queue);
@@ -171,7 +178,7 @@ void remote_link_close(struct remote_link *link)
         assert(remote_list_call(list) != NULL && remote_list_call(list)->left_behind);
         remote_link_complete(link, list, BANYAN_ENET);
     }
-    assert(link->waiting_first == NULL);
+    assert(link->waiting_first == NULL && link->deferred == NULL);
     assert(link->transport.queue == NULL || verbs_queue_under_way(link->transport.queue) == 0);
     /* acquire: a group that still lives gets a goodbye; a dead one's socket is dead too */
     bool alive = link->transport.group == atomic_load_acquire(&link->node->group);

@@ -60,6 +60,7 @@ struct remote_call {
     void *reply;
     size_t capacity, length;
     bool left_behind; /* its caller has given up; freed when the answer comes */
+    uint64_t id;      /* of one that is answered out of order; else 0 */
 };
 /* NULL: it is a list of commands. */
 static inline struct remote_call *remote_list_call(struct fabric_list *list)
@@ -85,12 +86,17 @@ struct remote_link {
     uint64_t sent_id, answered_id;
     uint32_t left_behind; /* calls in that state */
 
+    /* calls that are answered out of order, chained as the others */
+    struct fabric_list *deferred;
+    uint64_t deferred_id;
+
     /* NICs */
     struct worker_watch nic_watch;
     struct fabric_list *waiting_first, *waiting_last; /* lists that wait for room in the queue */
     bool armed;                                       /* the queue's descriptor will tell */
 
-    /* the answer that is arriving */
+    /* the answer that is arriving, and to which of them */
+    struct fabric_list *answering;
     struct wire_header answer;
     uint32_t answer_have, body_left; /* bytes of the header that are there; bytes of the body that are not */
     uint32_t command, offset;        /* where in the list, and in that command's result */
@@ -145,6 +151,9 @@ void remote_link_wait_room(struct remote_link *link);
 void remote_link_post(struct remote_link *link, struct fabric_list *list, struct remote_wait *wait);
 int remote_link_call(struct remote_link *link, const void *request, size_t length, void *reply,
                      size_t capacity, size_t *reply_length);
+
+/* Posts a PERSIST, which is answered out of order. An error: it was not, and is not waited for. */
+int remote_link_persist(struct remote_link *link, struct remote_call *call, struct remote_wait *wait);
 
 /* A request is answered: sets its status, and wakes its task when that has nothing left to wait for. */
 static inline void remote_link_complete(struct remote_link *link, struct fabric_list *list, int status)

@@ -49,6 +49,7 @@ void remote_node_join(struct remote_node *node, struct remote_dialed *dialed, ui
     spinlock_lock(&node->lock);
     assert(!remote_group_lives(node->group) && node->control == NULL); /* one group at a time */
     node->control = dialed->stream;
+    atomic_store_relaxed(&node->durability, dialed->welcome.durability); /* published by the group's number */
     node->group_key = dialed->welcome.group_key;
     node->trouble[0] = 0;
     if (home)

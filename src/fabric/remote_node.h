@@ -49,6 +49,7 @@ struct remote_node {
     uint32_t lease_ms, round_trip_ns;
     uint8_t lock_width;
     uint32_t atomic_write; /* what its welcome says; 0: it cuts no WRITE */
+    uint32_t durability;   /* atomic; what its last welcome says */
     bool mapped;
     struct fabric_target target; /* where mapped */
     /* rdma:// (NULL: none): our NIC that leads there, and the MTU (bytes) and the promises (WIRE_NIC_*) of

@@ -95,6 +95,7 @@ static int place_node(struct remote_fabric *remote, const struct net_address *ad
     node->lock_bytes = welcome->lock_bytes;
     node->lock_width = welcome->lock_width;
     node->atomic_write = welcome->atomic_write;
+    node->durability = welcome->durability;
     return BANYAN_OK;
 }
 

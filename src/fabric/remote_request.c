@@ -172,6 +172,28 @@ static int call_post(struct remote_link *link, struct remote_call *call, const v
     return BANYAN_OK;
 }
 
+/* It counts for no silence: a disk takes its time, and heartbeats tell of a memory node that is gone. */
+int remote_link_persist(struct remote_link *link, struct remote_call *call, struct remote_wait *wait)
+{
+    const struct wire_persist_request request = {.kind = WIRE_PERSIST};
+    remote_link_wait_room(link);
+    if (remote_link_admit(link, 0))
+        return BANYAN_EFENCED;
+    uint8_t *to =
+        remote_link_watched(link) ? out_reserve(link, sizeof(struct wire_header) + sizeof request) : NULL;
+    if (to == NULL)
+        return BANYAN_ENOMEM;
+    call->id = WIRE_DEFERRED | ++link->deferred_id;
+    struct wire_header header = {.length = sizeof request, .kind = WIRE_CALL, .id = call->id};
+    put(put(to, &header, sizeof header), &request, sizeof request);
+    link->out_end += sizeof header + sizeof request;
+    *remote_list(&call->list) = (struct remote_list){.wait = wait, .next = link->deferred};
+    link->deferred = &call->list;
+    wait->left++;
+    mark_dirty(link);
+    return BANYAN_OK;
+}
+
 /* On a mapped pool a daemon that hangs must not cost the connection: the memory node would kill this process,
  * since nothing else proves that it writes no more. So only the call gives up. Its record stays behind for
  * the answer, and until that has come the link takes no other call. */

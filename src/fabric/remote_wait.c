@@ -26,7 +26,7 @@ static nfds_t poll_link(struct remote_link *link, struct pollfd *polls)
 {
     nfds_t count = 0;
     bool nic = link->transport.queue != NULL && verbs_queue_under_way(link->transport.queue) > 0;
-    if (link->transport.stream == NULL || (link->first == NULL && !nic))
+    if (link->transport.stream == NULL || (link->first == NULL && link->deferred == NULL && !nic))
         return 0;
     uint32_t wants = net_stream_wants(link->transport.stream, remote_link_unsent(link) > 0);
     polls[count++] =

@@ -12,7 +12,8 @@ _Static_assert(sizeof(struct wire_greeting) == 16 + NET_NONCE_BYTES, "wire_greet
 _Static_assert(sizeof(struct wire_hello) ==
                    8 + NET_NONCE_BYTES + NET_PROOF_BYTES + 32 + WIRE_NAME_MAX + 1 + 8 + WIRE_PEER_MAX + 1,
                "wire_hello has no holes");
-_Static_assert(sizeof(struct wire_welcome) == NET_PROOF_BYTES + 16 + 48, "wire_welcome has no holes");
+_Static_assert(sizeof(struct wire_welcome) == NET_PROOF_BYTES + 16 + 56, "wire_welcome has no holes");
+_Static_assert(sizeof(struct wire_persist_request) == 8, "wire_persist_request has no holes");
 _Static_assert(sizeof(struct wire_nic) == 16 + 16 + 24, "wire_nic has no holes");
 _Static_assert(sizeof(struct wire_process_request) == 24, "wire_process_request has no holes");
 _Static_assert(sizeof(struct wire_process_list) <= WIRE_SMALL_MAX, "a list of processes fits a reply");

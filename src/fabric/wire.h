@@ -39,6 +39,8 @@
  * heartbeat from the connection, and echoes none of a group that is fenced. WIRE_NOTICE (id: the number)
  * comes over the control connection at any time after the welcome.
  *
+ * PERSIST. A call that waits for the memory node's disk is answered out of order: see WIRE_PERSIST.
+ *
  * PEERS. Compute nodes call each other over connections of their own, which begin as those to memory nodes
  * do (peer_stream.h).
  *
@@ -59,7 +61,7 @@
 #include "net/net.h"
 
 #define WIRE_MAGIC   UINT32_C(0x4e414e42) /* "BNAN" */
-#define WIRE_VERSION 6u
+#define WIRE_VERSION 7u
 
 enum wire_kind {
     WIRE_GREETING = 1, /* server: struct wire_greeting */
@@ -158,6 +160,8 @@ struct wire_welcome {
     uint32_t read_lease_ms; /* CONTROL, the home node; else 0 */
     uint32_t atomic_write;  /* longer WRITEs may be cut (G5), since the memory outlives the process that
                                carries  them out; 0: none may */
+    uint32_t durability;    /* enum fabric_durability */
+    uint32_t reserved;
 };
 /* welcome.nic_promises: what the memory node's NIC promises about words that others CAS. */
 #define WIRE_NIC_RELEASE_BY_WRITE 1u /* G3 */
@@ -225,6 +229,18 @@ struct wire_process_list {
         uint16_t compute_id;
         uint16_t reserved[3];
     } processes[WIRE_PROCESSES_MAX]; /* only `count` of them are sent */
+};
+
+/*
+ * PERSIST, a CALL over a data connection (fabric_persist): its RESULT comes when all that was in the segments
+ * of owners' logs before the call is on the memory node's disk, and other answers may come before it. Ids
+ * with WIRE_DEFERRED are of such calls alone: they are out of the order in which all others ascend by 1.
+ */
+#define WIRE_PERSIST  28u
+#define WIRE_DEFERRED (UINT64_C(1) << 63)
+struct wire_persist_request {
+    uint32_t kind;
+    uint32_t reserved;
 };
 
 /* Validates a header that has arrived: true if kind, length, count and status are possible. */

@@ -144,7 +144,8 @@ int memory_node_serve(struct memory_node *node, struct memory_call *call)
     if (!(entry->service->roles & call->role))
         return BANYAN_ENOTSUP;
     int status = entry->service->serve(entry->context, call);
-    assert(status <= 0 && call->reply_length <= (status ? 0 : call->capacity));
+    assert(status <= 0 || (status == MEMORY_DEFERRED && call->defers));
+    assert(call->reply_length <= (status ? 0 : call->capacity));
     return status;
 }
 

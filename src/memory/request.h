@@ -26,7 +26,8 @@
     OWN(MEMORY_EVACUATE, 6, 3, memory_evacuate_service)                                                      \
     OWN(MEMORY_BOARD, 9, 8, memory_board_service)                                                            \
     OTHER(MEMORY_PROCESSES, 17, 5) /* the daemon's: memoryd/processes.c; what is asked: fabric/wire.h */     \
-    OWN(MEMORY_LOG, 22, 6, memory_log_service)
+    OWN(MEMORY_LOG, 22, 6, memory_log_service)                                                               \
+    OTHER(MEMORY_PERSIST, 28, 1) /* the daemon's: memoryd/disk.c; what is asked: fabric/wire.h */
 
 #define MEMORY_KIND_OWN(name, number, kinds, service) name = (number), name##_LAST = (number) + (kinds)-1,
 #define MEMORY_KIND_OTHER(name, number, kinds)        name = (number), name##_LAST = (number) + (kinds)-1,
@@ -111,6 +112,16 @@ struct memory_status_reply {
     uint64_t log_bytes_max;                          /* that all segments together may have */
     uint64_t kept; /* 1: the pool lies in a file, so that what it holds outlives the process (level process of
                       durability); 0: it does not */
+    /* of owners' logs on the disk; all 0 where there is none */
+    uint64_t durability;  /* enum fabric_durability, as it was asked for */
+    uint64_t disk_failed; /* 1: a write or a sync failed, and nothing is promised any more */
+    uint64_t disk_full;   /* 1: the last try found no room */
+    uint64_t disk_bytes, disk_syncs_total, disk_frames_total, disk_entries_total, disk_blocks_total;
+    uint64_t disk_stale_total;     /* entries whose record was gone by then: the key has a newer one */
+    uint64_t disk_elsewhere_total; /* entries with pieces on other memory nodes, which are not copied */
+    uint64_t disk_persists_total;  /* PERSIST calls */
+    uint64_t disk_sync_ns_max;     /* the longest pass with its sync */
+    uint64_t disk_behind_ms;       /* since the last one began that came to its end */
 };
 /* Which blocks are handed out, for `banyan check`: the bits of granules of MEMORY_BLOCK_MIN bytes. */
 struct memory_usage_request {

@@ -40,7 +40,12 @@ struct memory_call {
     /* set by memory_node_serve and by the service */
     uint32_t kind;
     size_t reply_length; /* 0 unless the call succeeds */
+    /* Where the caller can be answered later: `serve` may set the ticket, by which the service is asked what
+     * came of it, and return MEMORY_DEFERRED. */
+    bool defers;
+    uint64_t ticket;
 };
+#define MEMORY_DEFERRED 1
 
 /* Every function may be NULL: then the service does nothing of the kind. `context` is that of its
  * registration. */
@@ -76,7 +81,7 @@ void memory_node_register(struct memory_node *node, const struct memory_service 
 /* Of the same service with the same context. */
 void memory_node_unregister(struct memory_node *node, const struct memory_service *service, void *context);
 
-/* Answers the call: 0 or a negative error. Any thread; nothing waits. */
+/* Answers the call: 0, a negative error, or MEMORY_DEFERRED. Any thread; nothing waits. */
 int memory_node_serve(struct memory_node *node, struct memory_call *call);
 /* Lets services work in the background, at a modelled cost of about *budget_ns, which is taken off it. True:
  * more is to do, call again. Any thread; costs nothing if no service has background work. */

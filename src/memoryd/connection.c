@@ -385,8 +385,8 @@ void memoryd_connection_tell(struct memoryd_connection *connection)
     size_t held = memoryd_buffer_held(&session->out);
     if (!connection->welcomed || connection->ending)
         return;
-    if (!memoryd_session_notice(session))
-        memoryd_connection_close(connection, MEMORYD_BROKEN, "no memory for a notice");
+    if (!memoryd_session_notice(session) || !memoryd_session_answer(session))
+        memoryd_connection_close(connection, MEMORYD_BROKEN, "no memory for what it is told");
     else if (memoryd_buffer_held(&session->out) == held)
         return;
     else if (connection->completion)

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/task.h"
+#include "memoryd/disk.h"
 #include "memoryd/nic.h"
 #include "memoryd/process.h"
 
@@ -399,7 +400,12 @@ int memoryd_groups_format(struct memoryd *daemon, const struct wire_format *form
     if (status)
         return status;
 
-    status = memory_node_format(daemon->node, format->cluster_id, format->number, format->node_count, error);
+    status = memoryd_disk_may_format(daemon->disk, error);
+    if (!status)
+        status =
+            memory_node_format(daemon->node, format->cluster_id, format->number, format->node_count, error);
+    if (!status)
+        status = memoryd_disk_format(daemon->disk, error);
     if (!status && daemon->nic != NULL)
         status = memoryd_nic_format(daemon->nic, error);
     spinlock_lock(&groups->lock);

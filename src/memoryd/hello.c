@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "memoryd/disk.h"
 #include "memoryd/nic.h"
 #include "memoryd/process.h"
 
@@ -133,12 +134,13 @@ static void fill_welcome(const struct memoryd_session *session, const struct wir
 {
     struct memoryd *daemon = session->daemon;
     struct memoryd_groups *groups = &daemon->groups;
-    *welcome = (struct wire_welcome){
-        .lock_width = (uint8_t)daemon->target->lock_width,
-        .instance = daemon->instance,
-        .pool_bytes = daemon->target->pool_bytes,
-        .lock_bytes = daemon->target->lock_bytes,
-        .atomic_write = memory_node_staging(daemon->node, 0) != NULL ? WIRE_STAGING_DATA : 0};
+    *welcome = (struct wire_welcome){.lock_width = (uint8_t)daemon->target->lock_width,
+                                     .instance = daemon->instance,
+                                     .pool_bytes = daemon->target->pool_bytes,
+                                     .lock_bytes = daemon->target->lock_bytes,
+                                     .atomic_write =
+                                         memory_node_staging(daemon->node, 0) != NULL ? WIRE_STAGING_DATA : 0,
+                                     .durability = memoryd_disk_level(daemon->disk, daemon->node)};
     if (daemon->secret_length > 0)
         net_proof(daemon->secret, daemon->secret_length, "banyan server", hello->nonce, session->nonce,
                   welcome->proof);

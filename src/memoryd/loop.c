@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/task.h"
+#include "memoryd/disk.h"
 
 #define SECOND UINT64_C(1000000000)
 /* Connections of one loop that have a time limit: no hello accepted yet, or ending. Beyond this many the
@@ -171,14 +172,16 @@ static void tidy(struct memoryd_loop *loop, uint64_t now)
     }
 }
 
-/* Tells all its connections a new notice. */
+/* Tells all its connections a new notice, and what waited for the disk that it is there. */
 static void tell(struct memoryd_loop *loop)
 {
     /* acquire: pairs with the release in memoryd_groups_notify */
     uint64_t notice = atomic_load_acquire(&loop->daemon->groups.notice);
-    if (notice == loop->noticed)
+    uint64_t settled = memoryd_disk_settled(loop->daemon->disk);
+    if (notice == loop->noticed && settled == loop->settled)
         return;
     loop->noticed = notice;
+    loop->settled = settled;
     for (struct memoryd_connection *connection = loop->first, *next; connection != NULL; connection = next) {
         next = connection->next; /* the connection may be closed */
         memoryd_connection_tell(connection);

@@ -70,6 +70,7 @@ struct memoryd_loop {
     uint32_t flying;  /* connections that are closed, and that the engine has not freed yet */
     uint64_t tidy_at; /* when buffers are looked at again */
     uint64_t noticed; /* the last notice that its connections were told */
+    uint64_t settled; /* up to here they were told what the disk has (memoryd_disk_settled) */
     struct memoryd_counts counts;
     struct wire_staging *staged; /* its own area (D3); NULL: the pool dies with the process */
 };
@@ -102,7 +103,8 @@ void memoryd_connection_close(struct memoryd_connection *connection, enum memory
                               const char *why);
 /* Closes it by its time limit. */
 void memoryd_connection_expire(struct memoryd_connection *connection);
-/* Sends the greatest notice, if it is for this connection. May close it. */
+/* Sends the greatest notice, if it is for this connection, and answers that waited for the disk. May close
+ * it. */
 void memoryd_connection_tell(struct memoryd_connection *connection);
 /* Gives memory of idle buffers back. */
 void memoryd_connection_tidy(struct memoryd_connection *connection);

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/task.h"
+#include "memoryd/disk.h"
 #include "memoryd/nic.h"
 
 #define THREADS_MAX 64u
@@ -26,6 +27,7 @@ static void copy_options(struct memoryd *daemon, const struct memoryd_options *o
     daemon->connections_max = options->connections_max != 0 ? options->connections_max : 4096;
     daemon->engine = (enum memory_engine)options->engine;
     daemon->busy_poll = options->busy_poll;
+    daemon->disk = options->disk;
     daemon->started_at = task_now();
     daemon->instance = memory_node_instance(daemon->node);
     while (daemon->instance == 0)
@@ -168,6 +170,8 @@ static void register_services(struct memoryd *daemon)
     const uint32_t processes = MEMORY_PROCESSES_LAST - MEMORY_PROCESSES + 1;
     memory_node_register(daemon->node, &memoryd_processes_service, MEMORY_PROCESSES, processes, daemon);
     memory_node_register(daemon->node, &memoryd_staging_service, 0, 0, daemon);
+    if (daemon->disk != NULL)
+        memory_node_register(daemon->node, &memoryd_persist_service, MEMORY_PERSIST, 1, daemon->disk);
     daemon->registered = true;
 }
 
@@ -175,6 +179,8 @@ static void unregister_services(struct memoryd *daemon)
 {
     if (!daemon->registered)
         return;
+    if (daemon->disk != NULL)
+        memory_node_unregister(daemon->node, &memoryd_persist_service, daemon->disk);
     memory_node_unregister(daemon->node, &memoryd_staging_service, daemon);
     memory_node_unregister(daemon->node, &memoryd_processes_service, daemon);
     memory_node_unregister(daemon->node, &memoryd_peers_service, daemon);
@@ -238,6 +244,8 @@ int memoryd_start(struct memoryd *daemon, struct error *error)
     int status = BANYAN_OK;
     outlast_read_leases(daemon);
     daemon->started = true;
+    if (daemon->disk != NULL)
+        status = memoryd_disk_start(daemon->disk, daemon, error);
     for (unsigned i = 0; i < daemon->loop_count && !status; i++)
         status = thread_start(&daemon->loops[i].thread, memoryd_loop_main, &daemon->loops[i], error);
     if (!status)
@@ -285,6 +293,7 @@ void memoryd_join(struct memoryd *daemon)
     thread_join(daemon->keeper.thread);
     for (unsigned i = 0; i < daemon->loop_count; i++)
         thread_join(daemon->loops[i].thread);
+    memoryd_disk_stop(daemon->disk);
     daemon->joined = true;
     close_listeners(daemon);
     memoryd_groups_stop(daemon); /* compute nodes that joined while the threads ended */

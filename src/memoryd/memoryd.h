@@ -12,6 +12,7 @@
 #include "memory/memory.h"
 #include "net/net.h"
 
+struct memoryd_disk;
 struct verbs_options; /* fabric/verbs_device.h */
 
 enum memory_engine { MEMORY_ENGINE_AUTO, MEMORY_ENGINE_IO_URING, MEMORY_ENGINE_EPOLL };
@@ -32,6 +33,9 @@ struct memoryd_options {
      * NIC is the one of the first rdma:// address, else of the first TCP address. The memory node must have
      * locks as memoryd_locks chooses them. */
     const struct verbs_options *nic;
+    /* What owners log is copied to this disk (memoryd/disk.h), which is the caller's, and of one daemon.
+     * NULL: none. */
+    struct memoryd_disk *disk;
 };
 
 /* Sets lock_width and lock_bytes of the memory node to what suits the NIC (memoryd_nic_locks), each if it is

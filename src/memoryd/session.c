@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/task.h"
+#include "memoryd/disk.h"
 
 /* A control connection that does not read gets no more notices: its output must not grow. */
 #define NOTICE_UNSENT 4096u
@@ -45,6 +46,24 @@ bool memoryd_session_notice(struct memoryd_session *session)
         return true;
     session->noticed = notice;
     return memoryd_session_send(session, WIRE_NOTICE, 0, notice, NULL, 0);
+}
+
+bool memoryd_session_answer(struct memoryd_session *session)
+{
+    uint32_t kept = 0;
+    bool sent = true;
+    if (session->wait_count == 0 || session->list.left > 0 || session->over)
+        return true;
+    for (uint32_t i = 0; i < session->wait_count; i++) {
+        const struct session_wait wait = session->waits[i];
+        int status;
+        if (!memoryd_disk_outcome(session->daemon->disk, wait.ticket, &status))
+            session->waits[kept++] = wait;
+        else
+            sent &= memoryd_session_send(session, WIRE_RESULT, status, wait.id, NULL, 0);
+    }
+    session->wait_count = kept;
+    return sent;
 }
 
 /* ---- messages ---- */
@@ -171,6 +190,8 @@ enum session_result memoryd_session_run(struct memoryd_session *session)
             return SESSION_ENDED;
         if (memoryd_group_fenced(session))
             return SESSION_FENCED;
+        if (!memoryd_session_answer(session))
+            return memoryd_session_broken(session, "no memory for a reply");
         result = step(session, &on);
     }
     return result;

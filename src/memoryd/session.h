@@ -31,6 +31,12 @@ enum session_result {
     SESSION_BROKEN,      /* session->why: close at once */
 };
 
+/* Calls of one connection that wait for the disk, at most; more get BANYAN_EBUSY. */
+#define SESSION_WAITS 64u
+struct session_wait {
+    uint64_t id, ticket;
+};
+
 /* The list that is being received. */
 struct session_list {
     uint32_t left;   /* bytes of the message that have not been taken yet; 0: there is no list */
@@ -58,6 +64,8 @@ struct memoryd_session {
     bool attached;    /* it has asked for a queue pair */
     uint64_t noticed; /* the last notice that it was told */
     struct session_list list;
+    struct session_wait waits[SESSION_WAITS];
+    uint32_t wait_count;
 
     int fd; /* for shutting it down; -1: none (fuzzer) */
     bool is_unix;
@@ -87,6 +95,9 @@ void memoryd_session_descriptors_sent(struct memoryd_session *session);
 /* Puts the greatest notice into the output if this is a compute node's control connection, and has not been
  * told it, and takes its output. False: no memory. */
 bool memoryd_session_notice(struct memoryd_session *session);
+/* Puts the answers to calls that waited for the disk into the output, as far as they are known and no reply
+ * to a list has begun. False: no memory. */
+bool memoryd_session_answer(struct memoryd_session *session);
 /* The connection is gone, or its end is certain: destroys its queue pair, then leaves its group. May be
  * called twice. */
 void memoryd_session_leave(struct memoryd_session *session, enum memoryd_leaving how, const char *why);

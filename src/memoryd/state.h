@@ -45,7 +45,8 @@ struct memoryd_nic;
 struct memoryd {
     struct memory_node *node;
     const struct fabric_target *target;
-    struct memoryd_nic *nic; /* NULL: compute nodes send their lists over the stream */
+    struct memoryd_nic *nic;   /* NULL: compute nodes send their lists over the stream */
+    struct memoryd_disk *disk; /* NULL: nothing is kept on one */
     struct net_tls *tls;
     uint8_t secret[NET_SECRET_MAX];
     size_t secret_length; /* 0: none wanted */
@@ -69,6 +70,8 @@ struct memoryd {
 
 /* What compute nodes ask about each other (processes.c). Its context is the daemon. */
 extern const struct memory_service memoryd_processes_service;
+/* PERSIST, and the disk's part of STATUS (disk.c). Its context is the daemon's disk. */
+extern const struct memory_service memoryd_persist_service;
 /* PEERS, and the daemon's part of STATUS (status.c). Its context is the daemon. */
 extern const struct memory_service memoryd_peers_service;
 

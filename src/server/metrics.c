@@ -396,6 +396,23 @@ void metrics_memory(void *context, FILE *out)
     gauge(out, "banyan_memory_log_bytes_max", "Bytes that they may have together.", status.log_bytes_max);
     gauge(out, "banyan_memory_log_segments", "Segments of owners' logs.", status.log_segments);
     gauge(out, "banyan_memory_log_processes", "Processes that keep a log here.", status.log_processes);
+    gauge(out, "banyan_memory_disk_level", "Journal: 0: none; 2: synced each second; 3: behind each commit.",
+          status.durability > 1 ? status.durability : 0);
+    gauge(out, "banyan_memory_disk_failed", "1 if the journal has failed: nothing is promised any more.",
+          status.disk_failed);
+    gauge(out, "banyan_memory_disk_full", "1 if the journal finds no room.", status.disk_full);
+    gauge(out, "banyan_memory_disk_bytes", "Bytes of the files in the data directory.", status.disk_bytes);
+    gauge(out, "banyan_memory_disk_behind_seconds", "Age of the last pass that is safe.",
+          status.disk_behind_ms / 1000);
+    counter(out, "banyan_memory_disk_syncs_total", "Passes that were synced.", status.disk_syncs_total);
+    counter(out, "banyan_memory_disk_entries_total", "Changes copied to the journal.",
+            status.disk_entries_total);
+    counter(out, "banyan_memory_disk_elsewhere_total",
+            "Changes that are not wholly in the journal, since "
+            "parts of their values lie on other memory nodes.",
+            status.disk_elsewhere_total);
+    counter(out, "banyan_memory_disk_persists_total", "Times that owners asked for safety.",
+            status.disk_persists_total);
     counter(out, "banyan_memory_allocations_total", "Blocks handed out so far.", status.allocations_total);
     counter(out, "banyan_memory_frees_total", "Blocks returned so far.", status.frees_total);
     counter(out, "banyan_memory_refusals_total", "Allocations that found no room.", status.refusals_total);

@@ -205,7 +205,11 @@ void status_page_memory(void *context, FILE *out)
         fputs("<tr><td>cluster</td><td class=\"n bad\">none: never formatted</td></tr>", out);
     row(out, "seconds up", status.uptime_ms / 1000);
     fprintf(out, "<tr><td>durability</td><td class=\"n\">%s</td></tr>",
-            status.kept ? "process: the pool lies in a file" : "memory");
+            status.disk_failed                                ? "NONE: the journal has failed"
+            : status.durability == FABRIC_KEPT_ON_DISK_ALWAYS ? "disk-always"
+            : status.durability == FABRIC_KEPT_ON_DISK        ? "disk-second"
+            : status.kept                                     ? "process: the pool lies in a file"
+                                                              : "memory");
     row_mib(out, "pool", status.pool_bytes);
     row_mib(out, "handed out", status.bytes_used);
     row_mib(out, "free", status.bytes_free);

@@ -16,6 +16,7 @@
 #include "base/atomic.h"
 #include "base/task.h"
 #include "fabric/verbs_device.h"
+#include "memoryd/disk.h"
 
 #define LOOK_NS UINT64_C(1000000)
 
@@ -66,8 +67,17 @@ int site_open(struct site *site, const struct site_options *options)
                                      .nic = options->rdma ? &nic : NULL};
     if (memoryd_locks(&daemon, &pool, &error) || memory_node_create(&site->node, &pool, &error))
         fail_msg("%s", error.text);
+    if (options->disk) {
+        const struct memoryd_disk_options disk = {.disk = options->disk, .always = options->always};
+        if ((!options->unformatted &&
+             memory_node_format(site->node, SITE_CLUSTER, number, (uint16_t)(number + 1), &error)) ||
+            memoryd_disk_create(&site->disk, site->node, &disk, &error))
+            fail_msg("%s", error.text);
+    }
+    daemon.disk = site->disk;
     int status = memoryd_create(&site->daemon, site->node, &daemon, &error);
     if (status == BANYAN_ENOTSUP) {
+        memoryd_disk_destroy(site->disk);
         memory_node_destroy(site->node);
         return status;
     }
@@ -84,6 +94,7 @@ void site_close(struct site *site)
     memoryd_stop(site->daemon);
     memoryd_join(site->daemon);
     memoryd_destroy(site->daemon);
+    memoryd_disk_destroy(site->disk);
     memory_node_destroy(site->node);
 }
 

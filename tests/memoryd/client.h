@@ -14,6 +14,7 @@
 struct site {
     struct memory_node *node;
     struct memoryd *daemon;
+    struct memoryd_disk *disk; /* NULL: none */
     struct net_address tcp, local;
 };
 struct site_options {
@@ -21,15 +22,18 @@ struct site_options {
     bool shared, unformatted, busy_poll;
     bool home;             /* it is memory node 0, not SITE_NODE */
     const char *pool_file; /* NULL: none */
+    struct disk *disk;     /* of its journal; NULL: none. It is formatted as of SITE_CLUSTER then */
+    bool always;           /* owners ask behind each commit */
     bool rdma;             /* its memory through the NIC of the address in BANYAN_RDMA_ADDRESS */
     const char *secret;
     struct net_tls *tls;
     uint32_t lease_ms_min, connections_max;
     unsigned threads;
 };
-#define SITE_NODE  3u
-#define SITE_POOL  (UINT64_C(4) << 20)
-#define SITE_LOCKS UINT64_C(65536)
+#define SITE_NODE    3u
+#define SITE_CLUSTER UINT64_C(77)
+#define SITE_POOL    (UINT64_C(4) << 20)
+#define SITE_LOCKS   UINT64_C(65536)
 /* BANYAN_ENOTSUP: no io_uring here. */
 int site_open(struct site *site, const struct site_options *options);
 void site_close(struct site *site);

@@ -228,6 +228,15 @@ static void section_keyspace(struct figures *f)
         text_add(&f->text, "db0:keys=%" PRIu64 ",expires=0,avg_ttl=0\r\n", keys);
 }
 
+/* What a memory node promises. */
+static const char *durability_name(const struct memory_status_reply *status)
+{
+    return status->durability == FABRIC_KEPT_ON_DISK_ALWAYS ? "disk-always"
+           : status->durability == FABRIC_KEPT_ON_DISK      ? "disk-second"
+           : status->kept                                   ? "process"
+                                                            : "memory";
+}
+
 /* Figures that Redis does not have. */
 static void section_banyan(struct figures *f)
 {
@@ -252,10 +261,10 @@ static void section_banyan(struct figures *f)
         text_add(&f->text,
                  "memory_node%u:connected=%d,pool_bytes=%" PRIu64 ",used_bytes=%" PRIu64
                  ",compute_nodes=%" PRIu64 ",fenced=%" PRIu64 ",rdma=%d,queue_pairs=%" PRIu64
-                 ",log_bytes=%" PRIu64 ",log_segments=%" PRIu64 ",durability=%s\r\n",
+                 ",log_bytes=%" PRIu64 ",log_segments=%" PRIu64 ",durability=%s,disk_failed=%d\r\n",
                  i, state.connected, status.pool_bytes, status.bytes_used, status.compute_nodes,
                  status.fenced_total, status.nic != 0, status.nic_queues, status.log_bytes,
-                 status.log_segments, status.kept ? "process" : "memory");
+                 status.log_segments, durability_name(&status), status.disk_failed != 0);
     }
 }
 
