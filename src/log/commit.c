@@ -370,6 +370,48 @@ static void batch_hold(struct log *log, struct log_batch *batch)
     log_longest(&log->stats.held_longest_ns, held);
 }
 
+int log_persist(struct log *log, struct tree_session *session, const uint16_t *nodes, uint32_t count,
+                uint32_t *at)
+{
+    const uint64_t began = task_now();
+    int status = pool_persist(tree_session_pool(session), nodes, count, at);
+    const uint64_t took = task_now() - began;
+    log_count(&log->stats.persists, 1);
+    log_count(&log->stats.persist_ns, took);
+    log_longest(&log->stats.persist_longest_ns, took);
+    return status;
+}
+
+/* The disk has not said that it has the frame, which stands in memory: its keys are doubtful. */
+static void frame_unsafe(struct log *log, struct tree_session *session, struct log_frame *frame)
+{
+    log_count(&log->stats.unsafe, 1);
+    frame->status = BANYAN_EUNKNOWN;
+    error_set(&frame->error, frame->status, "the write is not safe from power: %.200s",
+              tree_session_error(session)->text);
+}
+
+/* P5. What stands on memory nodes that promise so is acknowledged when it is on their disks. The lists are
+ * back, so what they wrote is there before these ask. */
+static void batch_persist(struct log *log, struct tree_session *session, struct log_batch *batch)
+{
+    uint16_t nodes[POOL_PERSIST_MAX];
+    uint32_t count = 0, at = 0;
+    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+        const struct log_frame *frame = &batch->frames[n];
+        const bool last = n + 1u == log->memory_nodes;
+        if (frame->frame.count && frame->copies && !frame->status &&
+            fabric_durability(log->fabric, n) == FABRIC_KEPT_ON_DISK_ALWAYS)
+            nodes[count++] = n;
+        if (!count || (count < POOL_PERSIST_MAX && !last))
+            continue;
+        if (log_persist(log, session, nodes, count, &at))
+            for (uint32_t i = at; i < count; i++) /* those before it are safe; of these not all are */
+                frame_unsafe(log, session, &batch->frames[nodes[i]]);
+        count = 0;
+    }
+}
+
 static void batch_post(struct log *log, struct tree_session *session, struct log_batch *batch)
 {
     struct pool_session *pool = tree_session_pool(session);
@@ -407,6 +449,7 @@ static void batch_post(struct log *log, struct tree_session *session, struct log
     for (uint16_t n = 0; n < log->memory_nodes; n++)
         if (batch->frames[n].frame.count)
             frame_judge(log, session, &batch->frames[n]);
+    batch_persist(log, session, batch);
     if (!log->lane.patience.refused)
         log->lane.patience.since = 0;
     pool->incarnation = incarnation;

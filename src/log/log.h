@@ -116,9 +116,11 @@ struct log_stats {
     uint64_t cycle_longest_ns;
     uint64_t full;                                      /* writes that failed for it */
     uint64_t inherited, inherit_ns, inherit_longest_ns; /* entries that came from others' logs */
-    uint64_t degraded;         /* frames that have fewer copies than were asked for */
-    uint64_t unknown, refused; /* frames */
-    uint64_t merging;          /* 1: a cycle is under way */
+    uint64_t degraded;                                 /* frames that have fewer copies than were asked for */
+    uint64_t unknown, refused;                         /* frames */
+    uint64_t persists, persist_ns, persist_longest_ns; /* waits for memory nodes' disks */
+    uint64_t unsafe;  /* frames that were written, of which no disk said that it has them */
+    uint64_t merging; /* 1: a cycle is under way */
 };
 /* Any thread; does not wait. */
 void log_stats(const struct log *log, struct log_stats *stats);

@@ -97,13 +97,29 @@ static uint64_t watermark_take(struct log *log, uint64_t wanted)
     return more ? wanted : 0;
 }
 
-/* What stands in the segments that are free now is kept elsewhere first, if it is to be. */
-static int ends_keep(struct log *log, uint64_t certain)
+/* What stands in the segments that are free now is kept elsewhere first, if it is to be: by the caller, and
+ * on the disks of the memory nodes (P2). */
+static int ends_keep(struct log *log, struct tree_session *session, uint64_t certain)
 {
+    uint16_t nodes[POOL_PERSIST_MAX];
+    uint32_t count = 0, at;
     bool some = false;
-    for (uint16_t n = 0; n < log->memory_nodes && !some && log->options.keep; n++)
-        some = log_stream_ends(&log->streams[n], certain);
-    return some ? log->options.keep(log->options.keep_context) : 0;
+    int status = 0;
+    for (uint16_t n = 0; n < log->memory_nodes && !status; n++) {
+        const bool disk = pool_on_disk(tree_session_pool(session), n);
+        if ((!disk && !log->options.keep) || !log_stream_ends(&log->streams[n], certain))
+            continue;
+        some = true;
+        if (disk)
+            nodes[count++] = n;
+        if (count == POOL_PERSIST_MAX) {
+            status = log_persist(log, session, nodes, count, &at);
+            count = 0;
+        }
+    }
+    if (!status && count)
+        status = log_persist(log, session, nodes, count, &at);
+    return !status && some && log->options.keep ? log->options.keep(log->options.keep_context) : status;
 }
 
 /* Segments are freed also where the watermark stays: one may have become full since then all of which was
@@ -120,7 +136,7 @@ static int watermark_move(struct log *log, struct tree_session *session, uint64_
     const uint64_t certain = log->sealed ? 0 : log->certain;
     spinlock_unlock(&log->lock);
     if (!status)
-        status = ends_keep(log, certain);
+        status = ends_keep(log, session, certain);
     for (uint16_t n = 0; n < log->memory_nodes && !status; n++) {
         struct log_stream *stream = &log->streams[n];
         log_stream_free_up_to(stream, certain);

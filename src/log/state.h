@@ -318,6 +318,9 @@ bool log_lane_create(struct log *log);
 void log_lane_destroy(struct log *log);
 /* A frame of this memory node has one copy, since no other one took the second: it is counted, and said. */
 void log_degraded(struct log *log, uint16_t node);
+/* pool_persist, counted and timed. */
+int log_persist(struct log *log, struct tree_session *session, const uint16_t *nodes, uint32_t count,
+                uint32_t *at);
 extern const struct tree_log log_tree;
 
 static inline void log_count(uint64_t *counter, uint64_t more)

@@ -157,11 +157,19 @@ int pool_log_take(struct pool_session *session, uint16_t node, uint64_t bytes,
     return BANYAN_OK;
 }
 
+/* P2. What is given back is not copied any more. */
+static int persist_first(struct pool_session *session, uint16_t node)
+{
+    uint32_t at;
+    return pool_on_disk(session, node) ? pool_persist(session, &node, 1, &at) : 0;
+}
+
 int pool_log_give(struct pool_session *session, uint16_t node, const struct memory_log_segment *segment)
 {
     struct memory_log_request request = {.kind = MEMORY_LOG_GIVE, .segment = *segment};
     struct memory_log_reply reply;
-    return change(session, node, &request, &reply);
+    int status = persist_first(session, node);
+    return status ? status : change(session, node, &request, &reply);
 }
 
 int pool_log_release(struct pool_session *session, uint16_t node, struct fabric_process process)
@@ -170,7 +178,9 @@ int pool_log_release(struct pool_session *session, uint16_t node, struct fabric_
         .kind = MEMORY_LOG_RELEASE,
         .process = {.instance = process.instance, .compute_id = process.compute_id}};
     struct memory_log_reply reply;
-    int status = change(session, node, &request, &reply);
+    int status = persist_first(session, node);
+    if (!status)
+        status = change(session, node, &request, &reply);
     return status == BANYAN_ENOTFOUND ? BANYAN_OK : status;
 }
 

@@ -7,6 +7,9 @@
  * task; nothing is allocated. What a memory node answers is validated: an answer that makes no sense is
  * BANYAN_ECORRUPT, with a message that names the memory node. BANYAN_ENET and BANYAN_ETIMEOUT leave open
  * whether the call was served: after a TAKE a listing tells, after a GIVE or a release it may be made again.
+ *
+ * Where the memory node copies logs to a disk, giving and releasing wait until it has done so (pool_persist),
+ * one more RPC, and fail as that does: then nothing is given back.
  */
 #ifndef POOL_LOG_H
 #define POOL_LOG_H

@@ -134,6 +134,16 @@ int pool_lists_post(struct pool_session *session, struct fabric_list *const *lis
 int pool_call(struct pool_session *session, uint16_t node, const void *request, size_t length, void *reply,
               size_t capacity, size_t *reply_length);
 
+/* Waits until what stood in the segments of owners' logs on these memory nodes is on their disks
+ * (fabric_persist), each of which has one: one round trip. *at: which of them the message is about. */
+#define POOL_PERSIST_MAX 64u /* memory nodes at once */
+int pool_persist(struct pool_session *session, const uint16_t *nodes, uint32_t count, uint32_t *at);
+/* Whether the memory node copies logs to a disk. */
+static inline bool pool_on_disk(const struct pool_session *session, uint16_t node)
+{
+    return fabric_durability(session->fabric, node) >= FABRIC_KEPT_ON_DISK;
+}
+
 /* ---- blocks and tags (Sherman §4.2) ---- */
 
 #define POOL_ANY_NODE UINT16_MAX

@@ -2,6 +2,7 @@
  * session.c - What a task does with the pool: errors with messages, and the one place where command lists are
  * executed: `combine` decides here what shares a round trip. Fails with the fabric's errors, named.
  */
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -174,4 +175,29 @@ int pool_call(struct pool_session *session, uint16_t node, const void *request, 
     fabric_trouble(session->fabric, node, trouble, sizeof trouble);
     return pool_fail(session, status, "a call of memory node %u failed: %s%s%s", (unsigned)node,
                      error_name(status), trouble[0] ? ": " : "", trouble);
+}
+
+/* What each status means here. */
+static int persist_failed(struct pool_session *session, uint16_t node, int status)
+{
+    const char *what = status == BANYAN_ENOSPC     ? "its disk has no room"
+                       : status == BANYAN_EUNKNOWN ? "its disk has failed"
+                       : status == BANYAN_ENOTSUP  ? "it keeps nothing on a disk"
+                                                   : error_name(status);
+    if (status == BANYAN_EFENCED)
+        status = BANYAN_ENET;
+    return pool_fail(session, status, "memory node %u cannot say that it is safe: %s", (unsigned)node, what);
+}
+
+int pool_persist(struct pool_session *session, const uint16_t *nodes, uint32_t count, uint32_t *at)
+{
+    int statuses[POOL_PERSIST_MAX];
+    assert(count <= POOL_PERSIST_MAX);
+    *at = 0;
+    if (!fabric_persist(session->endpoint, nodes, count, statuses, session->cost))
+        return 0;
+    while (*at < count && !statuses[*at])
+        ++*at;
+    assert(*at < count);
+    return persist_failed(session, nodes[*at], statuses[*at]);
 }

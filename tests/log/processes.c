@@ -22,6 +22,9 @@ struct process_fabric {
     uint64_t since[PROCESSES_NODES_MAX]; /* lists of earlier incarnations are refused */
     process_hook *hook;
     void *context;
+    enum fabric_durability durability;
+    process_persist *persist;
+    void *persist_context;
 };
 
 static int run_list(struct fabric_endpoint *endpoint, struct fabric_list *list)
@@ -45,6 +48,25 @@ static int run_call(struct fabric_endpoint *endpoint, uint16_t node, const void 
                : wrapper_call(endpoint, node, request, length, reply, capacity, reply_length);
 }
 
+static enum fabric_durability durability_of(const struct fabric *fabric, uint16_t node)
+{
+    (void)node;
+    return ((const struct process_fabric *)fabric)->durability;
+}
+
+static int run_persist(struct fabric_endpoint *endpoint, const uint16_t *nodes, uint32_t count, int *statuses)
+{
+    const struct process_fabric *fabric = (const struct process_fabric *)endpoint->fabric;
+    int first = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        statuses[i] = fabric->dead || fabric->away[nodes[i]]
+                          ? BANYAN_EFENCED
+                          : fabric->persist(fabric->persist_context, nodes[i]);
+        first = first ? first : statuses[i];
+    }
+    return first;
+}
+
 static const struct fabric_ops process_ops = {
     .execute = wrapper_execute,
     .call = run_call,
@@ -52,7 +74,17 @@ static const struct fabric_ops process_ops = {
     .endpoint_close = wrapper_endpoint_close,
     .close = wrapper_close,
     .incarnation = wrapper_incarnation,
+    .durability = durability_of,
+    .persist = run_persist,
 };
+
+void process_kept(struct process *process, enum fabric_durability durability, process_persist *persist,
+                  void *context)
+{
+    process->trouble->durability = durability;
+    process->trouble->persist = persist;
+    process->trouble->persist_context = context;
+}
 
 void process_hooked(struct process *process, process_hook *hook, void *context)
 {

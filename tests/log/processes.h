@@ -77,6 +77,10 @@ void heirs_end(struct processes *processes, struct process *owner);
 /* Decides what becomes of each list from now on; NULL: all are passed on. */
 typedef int process_hook(void *context, struct fabric_endpoint *endpoint, struct fabric_list *list);
 void process_hooked(struct process *process, process_hook *hook, void *context);
+/* All memory nodes say from now on that they keep logs on disks, and answer PERSIST as `persist` says. */
+typedef int process_persist(void *context, uint16_t node);
+void process_kept(struct process *process, enum fabric_durability durability, process_persist *persist,
+                  void *context);
 /* For hooks: the first `count` commands take effect, then the connection is lost. Returns BANYAN_ENET. */
 int process_cut(struct process *process, struct fabric_endpoint *endpoint, struct fabric_list *list,
                 uint16_t count);

@@ -1,0 +1,190 @@
+/*
+ * test_log_persist.c - the owner's log where memory nodes keep it on disks (P2, P5): what is acknowledged,
+ * what is used again, what is given back, and what each of these costs. The disks are a function of the test,
+ * which looks at the segments when it is asked. One thread.
+ */
+#include "processes.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "log/reader.h"
+#include "log/state.h"
+
+static struct processes world;
+
+/* What was asked of the disks. */
+struct disks {
+    struct process *process;
+    unsigned asked[PROCESSES_NODES_MAX];
+    int status; /* what they answer */
+    /* Of the stream that was asked about last: where it ends, and frames that are under way there. */
+    uint32_t tail;
+    bool flying;
+};
+
+static int disks_persist(void *context, uint16_t node)
+{
+    struct disks *disks = context;
+    const struct log_stream *stream = &disks->process->log->streams[node];
+    disks->asked[node]++;
+    disks->tail = stream->current ? stream->current->tail : 0;
+    disks->flying = stream->flights != NULL;
+    return disks->status;
+}
+
+static unsigned asked(const struct disks *disks)
+{
+    unsigned all = 0;
+    for (unsigned n = 0; n < PROCESSES_NODES_MAX; n++)
+        all += disks->asked[n];
+    return all;
+}
+
+static struct process *begin(struct disks *disks, enum fabric_durability durability, unsigned nodes,
+                             uint64_t log_bytes)
+{
+    processes_open(&world, nodes, log_bytes);
+    struct process *process = process_start(&world);
+    *disks = (struct disks){.process = process};
+    process_own(&world, process);
+    heirs_end(&world, process);
+    process_kept(process, durability, disks_persist, disks);
+    return process;
+}
+
+/* P5. The disk is asked once for each batch, behind the frame's list, and the write waits for what it says.
+ */
+static void a_commit_waits_for_the_disk(void **state)
+{
+    struct disks disks;
+    struct process *process = begin(&disks, FABRIC_KEPT_ON_DISK_ALWAYS, 1, 0);
+    const struct fabric_cost *cost = &tree_session_stats(process->session)->cost;
+    (void)state;
+    process_check(process, process_put(process, 0, 1)); /* opens the stream */
+    for (unsigned i = 1; i < 20; i++) {
+        const uint64_t trips = cost->round_trips, calls = cost->rpcs;
+        const unsigned before = asked(&disks);
+        process_check(process, process_put(process, i, 1000 + i));
+        assert_int_equal(asked(&disks), before + 1);
+        assert_int_equal(cost->round_trips, trips + 2); /* the frame's list, and the disk */
+        assert_int_equal(cost->rpcs, calls + 1);
+        assert_false(disks.flying);
+        assert_int_equal(disks.tail, process->log->streams[0].current->tail); /* the frame is in it */
+    }
+    struct log_stats stats;
+    log_stats(process->log, &stats);
+    assert_int_equal(stats.persists, 20);
+    assert_int_equal(stats.unsafe, 0);
+    processes_close(&world);
+}
+
+/* Where it is synced each second nobody waits. */
+static void a_commit_waits_for_no_second(void **state)
+{
+    struct disks disks;
+    struct process *process = begin(&disks, FABRIC_KEPT_ON_DISK, 1, 0);
+    (void)state;
+    for (unsigned i = 0; i < 20; i++)
+        process_check(process, process_put(process, i, 1000 + i));
+    assert_int_equal(asked(&disks), 0);
+    processes_close(&world);
+}
+
+/* What the disk refuses is not acknowledged, and no reader has seen it; when it takes it again, it is as if
+ * the outcome had been lost. */
+static void a_disk_that_refuses(void **state)
+{
+    struct disks disks;
+    struct process *process = begin(&disks, FABRIC_KEPT_ON_DISK_ALWAYS, 2, 0);
+    struct log_stats stats;
+    (void)state;
+    for (unsigned i = 0; i < 8; i++)
+        process_check(process, process_put(process, i, 1000 + i));
+    disks.status = BANYAN_EUNKNOWN;
+    for (unsigned i = 0; i < 8; i++) {
+        assert_int_equal(process_put(process, i, 2000 + i), BANYAN_EUNKNOWN);
+        assert_non_null(strstr(tree_session_error(process->session)->text, "disk has failed"));
+        assert_int_equal(process_get(process, i), 1000 + i);
+    }
+    log_stats(process->log, &stats);
+    assert_true(stats.unsafe >= 8);
+    disks.status = 0;
+    for (unsigned i = 0; i < 8; i++) {
+        process_check(process, process_put(process, i, 3000 + i));
+        assert_int_equal(process_get(process, i), 3000 + i);
+    }
+    process_check(process, log_flush_all(process->log, process->session));
+    for (unsigned i = 0; i < 8; i++)
+        assert_int_equal(process_get(process, i), 3000 + i);
+    processes_close(&world);
+}
+
+/* P2. No segment is used again before the disk has it; if it does not take it the log fills up. */
+static void segments_wait_for_the_disk(void **state)
+{
+    struct disks disks;
+    struct process *process = begin(&disks, FABRIC_KEPT_ON_DISK, 1, 1 << 20);
+    int status = 0;
+    unsigned puts = 0;
+    (void)state;
+    disks.status = BANYAN_ENOSPC;
+    while (!status && puts < 20000) {
+        status = process_put(process, puts % 100, 1000 + puts);
+        puts += !status;
+        if (puts % 500 == 0)
+            (void)log_flush_all(process->log, process->session);
+    }
+    assert_int_equal(status, BANYAN_ENOSPC);
+    assert_true(asked(&disks) > 0);
+    assert_int_not_equal(log_flush_all(process->log, process->session), 0);
+    disks.status = 0;
+    process_check(process, log_flush_all(process->log, process->session));
+    const unsigned before = asked(&disks);
+    for (unsigned i = 0; i < 5000; i++) {
+        process_check(process, process_put(process, i % 100, 5000 + i));
+        if (i % 500 == 0)
+            process_check(process, log_flush_all(process->log, process->session));
+    }
+    assert_true(asked(&disks) > before);
+    processes_close(&world);
+}
+
+/* What is given back was kept before: an owner's own segments, and those of one that is gone. */
+static void what_is_given_back(void **state)
+{
+    struct disks disks, later;
+    struct process *process = begin(&disks, FABRIC_KEPT_ON_DISK, 1, 0);
+    (void)state;
+    for (unsigned i = 0; i < 20; i++)
+        process_check(process, process_put(process, i, 1000 + i));
+    const struct fabric_process gone = fabric_self(process->fabric);
+    process_dies(&world, process);
+    struct process *next = process_start(&world);
+    later = (struct disks){.process = next, .status = BANYAN_ENOSPC};
+    process_kept(next, FABRIC_KEPT_ON_DISK, disks_persist, &later);
+    process_own(&world, next);
+    heirs_end(&world, next);
+    assert_int_equal(asked(&later), 0);
+    assert_int_not_equal(log_release_dead(next->log, next->session, gone), 0);
+    assert_int_equal(asked(&later), 1);
+    struct memory_status_reply told;
+    memory_node_status(world.memory[0], &told);
+    assert_int_equal(told.log_processes, 2); /* it stays */
+    assert_int_not_equal(log_close(next->log, next->session), 0);
+    later.status = 0;
+    process_check(next, log_close(next->log, next->session));
+    memory_node_status(world.memory[0], &told);
+    assert_int_equal(told.log_processes, 1);
+    processes_close(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_commit_waits_for_the_disk), cmocka_unit_test(a_commit_waits_for_no_second),
+        cmocka_unit_test(a_disk_that_refuses),         cmocka_unit_test(segments_wait_for_the_disk),
+        cmocka_unit_test(what_is_given_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
