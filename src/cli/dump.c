@@ -2,16 +2,11 @@
  * dump.c - `banyan dump`: all keys of a running server into a file, which `banyan load` reads, or which Redis
  * reads. A client like any other: one RANGE after another, while the server goes on.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "archive/aof.h"
 #include "archive/archive.h"
@@ -20,6 +15,7 @@
 #include "cli/client.h"
 #include "cli/cluster.h"
 #include "cli/command.h"
+#include "cli/output_file.h"
 
 #define SECOND       UINT64_C(1000000000)
 #define WAIT_SECONDS 30u /* for one reply, and for a range that nobody serves */
@@ -84,9 +80,8 @@ struct dump {
     char password[NET_SECRET_MAX + 1];
     redisContext *connection;
     struct archive_writer *writer; /* of the format banyan */
-    FILE *file;
-    char *temporary; /* where the file is made; NULL: standard output */
-    uint64_t keys, bytes, written;
+    struct output_file output;
+    uint64_t keys, bytes;
     struct client_progress progress;
     uint32_t limit;
     char last[ARCHIVE_KEY_MAX + 2]; /* the lower bound of the next RANGE, as RANGE takes it */
@@ -94,95 +89,14 @@ struct dump {
     bool ended;
 };
 
-/* ---- the file ---- */
-
-static int file_write(void *context, const void *bytes, size_t length, struct error *error)
-{
-    struct dump *dump = context;
-    if (fwrite(bytes, 1, length, dump->file) != length)
-        return error_set(error, BANYAN_EINVAL, "%.120s cannot be written: %s", dump->settings.output,
-                         strerror(errno));
-    dump->written += length;
-    return 0;
-}
-
-static int file_open(struct dump *dump, struct error *error)
-{
-    const char *output = dump->settings.output;
-    if (!strcmp(output, "-")) {
-        dump->file = stdout;
-        return isatty(STDOUT_FILENO)
-                   ? error_set(error, BANYAN_EINVAL,
-                               "standard output is a terminal: give a file with --output FILE")
-                   : 0;
-    }
-    if (asprintf(&dump->temporary, "%s.XXXXXX", output) < 0) {
-        dump->temporary = NULL;
-        return error_set(error, BANYAN_ENOMEM, "no memory for a file's name");
-    }
-    const int descriptor = mkostemp(dump->temporary, O_CLOEXEC);
-    dump->file = descriptor < 0 ? NULL : fdopen(descriptor, "w");
-    if (dump->file)
-        return 0;
-    const int cause = errno;
-    if (descriptor >= 0) {
-        close(descriptor);
-        unlink(dump->temporary);
-    }
-    free(dump->temporary);
-    dump->temporary = NULL;
-    return error_set(error, BANYAN_EINVAL, "%.160s cannot be made: %s", output, strerror(cause));
-}
-
-/* A name is on the disk when its directory is. */
-static int directory_sync(const char *path)
-{
-    char *copy = strdup(path);
-    const int descriptor = copy ? open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    int status = descriptor < 0 ? -1 : fsync(descriptor);
-    if (descriptor >= 0)
-        close(descriptor);
-    free(copy);
-    return status;
-}
-
-/* The file is on the disk, then it gets its name. */
-static int file_publish(struct dump *dump, struct error *error)
-{
-    const char *output = dump->settings.output;
-    if (!dump->temporary)
-        return fflush(stdout)
-                   ? error_set(error, BANYAN_EINVAL, "standard output cannot be written: %s", strerror(errno))
-                   : 0;
-    int failed = fflush(dump->file) || fsync(fileno(dump->file));
-    if (fclose(dump->file) || failed) {
-        dump->file = NULL;
-        return error_set(error, BANYAN_EINVAL, "%.160s cannot be written: %s", output, strerror(errno));
-    }
-    dump->file = NULL;
-    if (rename(dump->temporary, output) || directory_sync(output))
-        return error_set(error, BANYAN_EINVAL, "%.160s cannot be made: %s", output, strerror(errno));
-    free(dump->temporary);
-    dump->temporary = NULL;
-    return 0;
-}
-
-static void file_abandon(struct dump *dump)
-{
-    if (dump->file && dump->file != stdout)
-        fclose(dump->file);
-    if (dump->temporary)
-        unlink(dump->temporary);
-    free(dump->temporary);
-}
-
 /* ---- what the server says ---- */
 
 static int entry_add(struct dump *dump, const struct archive_entry *entry, struct error *error)
 {
     dump->keys++;
     dump->bytes += entry->key_length + entry->value_length;
-    return dump->writer ? archive_add(dump->writer, entry, error) : aof_write(entry, file_write, dump, error);
+    return dump->writer ? archive_add(dump->writer, entry, error)
+                        : aof_write(entry, output_file_write, &dump->output, error);
 }
 
 static int strange(const char *what, struct error *error)
@@ -307,7 +221,7 @@ static int dump_all(struct dump *dump, struct error *error)
     int status = 0;
     if (dump->settings.format == DUMP_BANYAN)
         status = archive_writer_create(&dump->writer, ARCHIVE_ORDERED, clock_wall_ms(),
-                                       (int)dump->settings.compress, file_write, dump, error);
+                                       (int)dump->settings.compress, output_file_write, &dump->output, error);
     while (!status && !dump->ended) {
         status = range_read(dump, &asked_at, error);
         client_progress(&dump->progress, dump->keys, dump->bytes, false);
@@ -315,21 +229,21 @@ static int dump_all(struct dump *dump, struct error *error)
     if (!status && dump->writer)
         status = archive_finish(dump->writer, error);
     client_progress(&dump->progress, dump->keys, dump->bytes, true);
-    return status ? status : file_publish(dump, error);
+    return status ? status : output_file_publish(&dump->output, error);
 }
 
 static void result_print(const struct dump *dump)
 {
     const double seconds = (double)(task_now() - dump->progress.begun_at) / 1e9;
-    if (!dump->settings.json && !dump->temporary && dump->file != stdout)
+    if (!dump->settings.json && !dump->output.temporary && dump->output.file != stdout)
         printf("%s: %" PRIu64 " keys, %.1f MiB of keys and values in %.1f MiB\n", dump->settings.output,
-               dump->keys, (double)dump->bytes / 1048576, (double)dump->written / 1048576);
+               dump->keys, (double)dump->bytes / 1048576, (double)dump->output.written / 1048576);
     if (!dump->settings.json)
         return;
     json_t *json =
         json_pack("{s:s, s:s, s:I, s:I, s:I, s:f}", "output", dump->settings.output, "format",
                   formats[dump->settings.format], "keys", (json_int_t)dump->keys, "bytes",
-                  (json_int_t)dump->bytes, "written", (json_int_t)dump->written, "seconds", seconds);
+                  (json_int_t)dump->bytes, "written", (json_int_t)dump->output.written, "seconds", seconds);
     json_dumpf(json, stdout, JSON_REAL_PRECISION(6));
     putchar('\n');
     json_decref(json);
@@ -348,7 +262,7 @@ int command_dump(int argc, char **argv)
         status = prepare(dump, &arguments, &error);
     const int usage = status;
     if (!status)
-        status = file_open(dump, &error);
+        status = output_file_open(&dump->output, dump->settings.output, &error);
     dump->progress.begun_at = task_now();
     if (!status) {
         dump->connection = client_connect(&dump->address, dump->password, WAIT_SECONDS, &error);
@@ -356,7 +270,7 @@ int command_dump(int argc, char **argv)
     }
     if (!status)
         result_print(dump);
-    file_abandon(dump);
+    output_file_close(&dump->output);
     if (dump->connection)
         redisFree(dump->connection);
     archive_writer_destroy(dump->writer);

@@ -9,6 +9,7 @@
 #include "cli/cluster_session.h"
 #include "cli/command.h"
 #include "cli/ranges.h"
+#include "cli/recover_disk.h"
 #include "log/examine.h"
 #include "pool/log.h"
 #include "pool/pool.h"
@@ -17,7 +18,8 @@
 
 struct recover_settings {
     struct cluster_fabric_settings fabric;
-    uint32_t compute;
+    char *data, *output;
+    uint32_t compute, index;
     bool accept_loss, json;
     int log_level;
 };
@@ -30,6 +32,13 @@ static const struct option_entry table[] = {
     CLUSTER_FABRIC_ROWS(struct recover_settings, fabric),
     ROW("compute", OPTION_U32, compute, 0, 65535, NULL, "ID",
         "Only logs of compute nodes that had this id; 0: of all that are gone"),
+    ROW("data", OPTION_TEXT, data, 0, 0, NULL, "DIR,...",
+        "Instead of a cluster's logs, the journals in the data directories of memory nodes that do not run: "
+        "all of a cluster's, comma separated"),
+    ROW("output", OPTION_TEXT, output, 0, 0, NULL, "FILE",
+        "With --data: write what the journals have into this file, which 'banyan load' reads"),
+    ROW("index", OPTION_U32, index, 0, 65535, NULL, "NUMBER",
+        "With --output: which index, where the journals have several; 0: the only one"),
     ROW("accept-loss", OPTION_BOOL, accept_loss, 0, 0, NULL, NULL,
         "Serve what is left without what is corrupt: WHAT STOOD THERE IS LOST"),
     ROW("json", OPTION_BOOL, json, 0, 0, NULL, NULL, "Print the result for programs"),
@@ -52,7 +61,14 @@ static const struct settings_command command = {
         "--accept-loss says that the ranges are to be served without that. It prints what is lost, as above; "
         "the compute node that has taken the ranges over serves them within some seconds. A key whose change "
         "was lost has the value of before. Nothing else is given up, and what is not corrupt stays.\n\n"
+        "With --data it reads what outlived power: the journals of all memory nodes of a cluster, in the "
+        "directories that they were started with (banyan memory --data), none of which may run. Without "
+        "--output it tells what is there; what stands behind the last record that was promised is cut, as "
+        "a memory node's start does, and nothing else is changed. Of each key the newest value counts that "
+        "is wholly there. With --accept-loss it goes on over what is damaged or missing, and tells it.\n\n"
         "Examples:\n"
+        "  banyan recover --data /srv/banyan/0,/srv/banyan/1\n"
+        "  banyan recover --data /srv/banyan/0,/srv/banyan/1 --output all.banyan && banyan load all.banyan\n"
         "  banyan recover --memory 127.0.0.1:7100,127.0.0.1:7101\n"
         "  banyan recover --memory 127.0.0.1:7100 --compute 3 --accept-loss\n"
         "  banyan recover --memory unix:/run/banyan/memory.sock --json\n\n"
@@ -434,7 +450,15 @@ int command_recover(int argc, char **argv)
     int result = COMMAND_FAILED;
     int status = settings_read(&command, &recover.settings, argc, argv, NULL, &error);
     log_set_level((enum log_level)recover.settings.log_level);
-    if (!status) {
+    if (!status && (recover.settings.data || recover.settings.output)) {
+        const struct recover_disk_settings disk = {.directories = recover.settings.data,
+                                                   .output = recover.settings.output,
+                                                   .index = (uint16_t)recover.settings.index,
+                                                   .accept_loss = recover.settings.accept_loss,
+                                                   .json = recover.settings.json};
+        status = recover_disk(&disk, &error);
+        result = status ? result : COMMAND_OK;
+    } else if (!status) {
         recover.json = recover.settings.json ? json_array() : NULL;
         status = cluster_session_open(&recover.cluster, &recover.settings.fabric, "banyan recover", &error);
         if (!status)

@@ -34,7 +34,7 @@ struct memoryd_disk {
     uint64_t asked; /* atomic: the last ticket that was drawn */
     uint64_t done;  /* atomic: up to here it is known what came of them */
     int failed;     /* atomic: why nothing is promised any more; 0: it is */
-    uint64_t full_said;
+    uint64_t full_said, elsewhere, elsewhere_said;
 
     struct spinlock lock; /* guards what follows */
     uint64_t safe;        /* tickets up to this one are on the disk */
@@ -151,10 +151,27 @@ static void complain(struct memoryd_disk *disk, int status, const struct error *
     }
 }
 
+/* A long value has pieces on another memory node: this one cannot copy them. */
+static void warn_elsewhere(struct memoryd_disk *disk)
+{
+    struct persist_drain_stats stats;
+    const uint64_t now = task_now();
+    persist_drain_stats(disk->drain, &stats);
+    if (stats.elsewhere == disk->elsewhere || (disk->elsewhere && now - disk->elsewhere_said < FULL_SAID_NS))
+        return;
+    disk->elsewhere = stats.elsewhere;
+    disk->elsewhere_said = now;
+    log_warning("memory node: of %" PRIu64
+                " changes the journal has no value, since parts of it lie on other "
+                "memory nodes: they DO NOT OUTLIVE POWER",
+                stats.elsewhere);
+}
+
 static int pass(struct memoryd_disk *disk, struct error *error)
 {
     uint64_t safe;
     int status = persist_drain_pass(disk->drain, error);
+    warn_elsewhere(disk);
     return status ? status : journal_sync(disk->journal, &safe, error);
 }
 

@@ -73,6 +73,20 @@ int store_layout_zeros(struct store_layout *layout, uint64_t length)
     return status;
 }
 
+/* Where memory nodes copy owners' logs to disks a value's blocks lie on one of them, if there is room: each
+ * copies its own alone (persist/drain.h). */
+static gaddr blocks_near(const struct store_layout *layout)
+{
+    const struct store_placed *placed = placed_of(layout);
+    uint32_t i = 0;
+    while (i < layout->count && placed[i].piece.block == GADDR_NULL)
+        i++;
+    return i < layout->count &&
+                   pool_on_disk(tree_session_pool(layout->session->tree), gaddr_node(placed[i].piece.block))
+               ? placed[i].piece.block
+               : GADDR_NULL;
+}
+
 /* The least block that will do for a piece, so that those for the rest are not too many. */
 static uint32_t part_least(const struct store_layout *layout, uint64_t left, uint32_t wanted)
 {
@@ -92,7 +106,7 @@ int store_layout_cut(struct store_layout *layout, const uint8_t *bytes, uint64_t
         struct format_piece piece = {.length = wanted};
         status = layout_reserve(layout, 1);
         if (!status)
-            status = pool_block_allocate_part(tree_session_pool(session->tree), GADDR_NULL, wanted,
+            status = pool_block_allocate_part(tree_session_pool(session->tree), blocks_near(layout), wanted,
                                               part_least(layout, length, wanted), &piece.block, &got);
         if (status)
             return status;
@@ -175,7 +189,8 @@ static int layout_header(struct store_layout *layout, struct format_reference *r
     uint32_t bytes = format_record_header_bytes(layout->key_length, format_record_room(layout->count));
     int status = store_reserve(session, &session->output, bytes);
     if (!status)
-        status = pool_block_allocate(tree_session_pool(session->tree), GADDR_NULL, bytes, &layout->header);
+        status = pool_block_allocate(tree_session_pool(session->tree), blocks_near(layout), bytes,
+                                     &layout->header);
     if (status) {
         layout->header = GADDR_NULL;
         return status;

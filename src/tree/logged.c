@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/task.h"
+#include "format/value.h"
 #include "tree/announce.h"
 #include "tree/index.h"
 #include "tree/leaf.h"
@@ -109,7 +110,8 @@ struct logging {
     const struct tree_logged_change *change;
     struct tree_logged *logged;
     bool doubt;    /* a doubtful value is logged again */
-    uint16_t home; /* the memory node whose stream gets the entry */
+    uint16_t home; /* the memory node whose stream gets the entry, if it does not say itself (home_of) */
+    uint16_t sent; /* whose stream has got it */
     bool leafed;   /* what is to be logged may be in the leaf already */
     /* what the leaf has of the key */
     bool read, found;
@@ -130,6 +132,18 @@ static int home_find(struct logging *logging)
     if (!status)
         logging->home = gaddr_node(path.link.address);
     return status;
+}
+
+/* P3. Where memory nodes copy their streams to disks, an entry comes to the disk to which its record does,
+ * whoever has written that: another process may have, elsewhere than its leaf lies. */
+static uint16_t home_of(const struct logging *logging, const struct format_key *value, uint16_t otherwise)
+{
+    const struct pool_session *pool = &logging->session->pool;
+    struct format_value decoded;
+    if (!value || !format_value_decode(value->bytes, value->length, &decoded) || !decoded.record)
+        return otherwise;
+    const uint16_t node = gaddr_node(decoded.reference.address);
+    return pool_on_disk(pool, node) ? node : otherwise;
 }
 
 static void entry_of(const struct logging *logging, const struct format_key *value,
@@ -202,7 +216,8 @@ static bool combine_one(struct logging *logging, struct unmerged_frame *frame)
     const struct format_key *now = verdict == TREE_PUT ? &put : NULL;
     entry_of(logging, now, &entry);
     entry.ahead_count = 0;
-    if (!compute->log.fits(compute->log_context, frame, &entry))
+    if (home_of(logging, now, logging->sent) != logging->sent ||
+        !compute->log.fits(compute->log_context, frame, &entry))
         return false;
     uint32_t index = compute->log.add(compute->log_context, work->session, frame, &entry, work->logged);
     unmerged_write(logging->table, logging->node, now, frame, index, &work->logged->write);
@@ -235,7 +250,9 @@ static int entry_add(struct logging *logging, const struct format_key *value)
     uint32_t combined = 0;
     entry_of(logging, value, &entry);
     wakeup_init(&logging->logged->wakeup);
-    struct unmerged_frame *frame = compute->log.open(compute->log_context, session, logging->home, &entry);
+    /* What goes ahead is written by the list of the frame. */
+    logging->sent = entry.ahead_count ? logging->home : home_of(logging, value, logging->home);
+    struct unmerged_frame *frame = compute->log.open(compute->log_context, session, logging->sent, &entry);
     if (!frame) {
         compute->log.room(compute->log_context, session);
         return TREE_RESTART;

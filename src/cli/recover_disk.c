@@ -1,0 +1,299 @@
+/* recover_disk.c - see recover_disk.h. */
+#include "cli/recover_disk.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "archive/archive.h"
+#include "base/clock.h"
+#include "cli/output_file.h"
+#include "disk/manifest.h"
+#include "persist/replay.h"
+
+#define DIRECTORIES_MAX 64u
+#define INDEXES_MAX     65536u
+
+struct directory {
+    char *path; /* owned */
+    struct disk *disk;
+    struct manifest manifest;
+    struct journal *journal;
+    struct journal_report report;
+};
+
+struct recovery {
+    const struct recover_disk_settings *settings;
+    struct directory directories[DIRECTORIES_MAX];
+    uint16_t count;
+    struct persist_replay *replay;
+    struct output_file output;
+    struct archive_writer *writer;
+    uint64_t *keys, *bytes; /* owned: [INDEXES_MAX] */
+    uint64_t lost;
+    uint16_t index; /* whose keys are written */
+};
+
+/* ---- the directories ---- */
+
+static int directory_open(struct directory *directory, struct error *error)
+{
+    const struct disk_real_options options = {0};
+    struct stat there;
+    if (stat(directory->path, &there) || !S_ISDIR(there.st_mode)) /* opening would make it */
+        return error_set(error, BANYAN_EINVAL, "data: there is no directory %.200s", directory->path);
+    int status = disk_real_open(&directory->disk, directory->path, &options, error);
+    if (!status)
+        status = manifest_read(directory->disk, &directory->manifest, error);
+    return status == BANYAN_ENOTFOUND
+               ? error_set(error, BANYAN_EINVAL,
+                           "data: %.200s has no manifest: no memory node with a journal was formatted there",
+                           directory->path)
+               : status;
+}
+
+static int directories_open(struct recovery *recovery, struct error *error)
+{
+    const char *at = recovery->settings->directories;
+    int status = 0;
+    if (!at || !*at)
+        return error_set(error, BANYAN_EINVAL, "output: give the directories with --data");
+    while (*at && !status) {
+        const size_t length = strcspn(at, ",");
+        struct directory *directory = &recovery->directories[recovery->count];
+        if (recovery->count == DIRECTORIES_MAX)
+            return error_set(error, BANYAN_EINVAL, "data: more than %u directories", DIRECTORIES_MAX);
+        recovery->count++;
+        directory->path = strndup(at, length);
+        status = directory->path ? directory_open(directory, error)
+                                 : error_set(error, BANYAN_ENOMEM, "no memory for a directory's name");
+        at += length + (at[length] == ',');
+    }
+    return status;
+}
+
+/* All of one cluster, each once; and none is missing, since what that one has is nowhere else. */
+static int directories_check(struct recovery *recovery, struct error *error)
+{
+    const struct manifest *first = &recovery->directories[0].manifest;
+    uint32_t there = 0;
+    for (uint16_t i = 0; i < recovery->count; i++) {
+        const struct directory *directory = &recovery->directories[i];
+        const struct manifest *manifest = &directory->manifest;
+        if (manifest->cluster != first->cluster || manifest->nodes != first->nodes)
+            return error_set(
+                error, BANYAN_EINVAL, "data: %.100s is of cluster %016" PRIx64 ", %.100s of %016" PRIx64,
+                recovery->directories[0].path, first->cluster, directory->path, manifest->cluster);
+        for (uint16_t j = 0; j < i; j++)
+            if (recovery->directories[j].manifest.node == manifest->node)
+                return error_set(error, BANYAN_EINVAL, "data: %.100s and %.100s are both of memory node %u",
+                                 recovery->directories[j].path, directory->path, (unsigned)manifest->node);
+        if (manifest->checkpoint)
+            return error_set(error, BANYAN_EVERSION,
+                             "data: %.200s has a checkpoint, which this release cannot read",
+                             directory->path);
+        there++;
+    }
+    if (there < first->nodes && !recovery->settings->accept_loss)
+        return error_set(error, BANYAN_EINVAL,
+                         "data: the cluster has %u memory nodes, and %u directories are given: what the "
+                         "others have is nowhere else. --accept-loss goes on without it",
+                         (unsigned)first->nodes, (unsigned)there);
+    return 0;
+}
+
+/* ---- the journals ---- */
+
+static void tell_loss(void *context, uint64_t from, uint64_t to, const char *why)
+{
+    struct recovery *recovery = context;
+    recovery->lost++;
+    fprintf(stderr, "LOST: bytes %" PRIu64 " to %" PRIu64 ": %s\n", from, to, why);
+}
+
+static int record_take(void *context, const struct journal_record *record, struct error *error)
+{
+    const struct recovery *recovery = context;
+    return persist_replay_record(recovery->replay, record, error);
+}
+
+static int journals_read(struct recovery *recovery, struct error *error)
+{
+    struct disk *disks[DIRECTORIES_MAX];
+    for (uint16_t i = 0; i < recovery->count; i++)
+        disks[i] = recovery->directories[i].disk;
+    int status = persist_replay_create(&recovery->replay, disks, recovery->count, error);
+    for (uint16_t i = 0; i < recovery->count && !status; i++) {
+        struct directory *directory = &recovery->directories[i];
+        const struct journal_options options = {.cluster = directory->manifest.cluster,
+                                                .node = directory->manifest.node,
+                                                .from = directory->manifest.position,
+                                                .accept_loss = recovery->settings->accept_loss};
+        struct journal_reader reader = {.visit = record_take, .loss = tell_loss, .context = recovery};
+        persist_replay_next(recovery->replay, i);
+        status = journal_open(&directory->journal, directory->disk, &options, &reader, error);
+        directory->report = reader.report;
+    }
+    return status;
+}
+
+/* ---- what they come to ---- */
+
+static int entry_count(void *context, uint16_t index, const struct archive_entry *entry, struct error *error)
+{
+    struct recovery *recovery = context;
+    (void)error;
+    recovery->keys[index]++;
+    recovery->bytes[index] += entry->key_length + entry->value_length;
+    return 0;
+}
+
+static int entry_write(void *context, uint16_t index, const struct archive_entry *entry, struct error *error)
+{
+    struct recovery *recovery = context;
+    return index == recovery->index ? archive_add(recovery->writer, entry, error) : 0;
+}
+
+/* Which index is written. */
+static int index_choose(struct recovery *recovery, struct error *error)
+{
+    unsigned several = 0;
+    recovery->index = recovery->settings->index;
+    if (recovery->index)
+        return 0;
+    for (uint32_t i = 0; i < INDEXES_MAX; i++)
+        if (recovery->keys[i]) {
+            recovery->index = (uint16_t)i;
+            several++;
+        }
+    return several > 1 ? error_set(error, BANYAN_EINVAL,
+                                   "the journals have keys of %u indexes: say which one with --index; "
+                                   "without --output their numbers are shown",
+                                   several)
+                       : 0;
+}
+
+static int archive_write(struct recovery *recovery, struct error *error)
+{
+    int status = index_choose(recovery, error);
+    if (!status)
+        status = output_file_open(&recovery->output, recovery->settings->output, error);
+    if (!status)
+        status = archive_writer_create(&recovery->writer, ARCHIVE_ORDERED, clock_wall_ms(), 0,
+                                       output_file_write, &recovery->output, error);
+    if (!status)
+        status = persist_replay_all(recovery->replay, entry_write, recovery, error);
+    if (!status)
+        status = archive_finish(recovery->writer, error);
+    return status ? status : output_file_publish(&recovery->output, error);
+}
+
+/* ---- telling ---- */
+
+static int tell_json(const struct recovery *recovery, const struct persist_replay_stats *stats)
+{
+    json_t *nodes = json_array(), *indexes = json_array();
+    for (uint16_t i = 0; i < recovery->count; i++) {
+        const struct directory *directory = &recovery->directories[i];
+        json_array_append_new(nodes, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "directory", directory->path,
+                                               "node", (json_int_t)directory->manifest.node, "files",
+                                               (json_int_t)directory->report.files, "records",
+                                               (json_int_t)directory->report.records, "cut_bytes",
+                                               (json_int_t)directory->report.cut_bytes, "lost_regions",
+                                               (json_int_t)directory->report.lost));
+    }
+    for (uint32_t i = 0; i < INDEXES_MAX; i++)
+        if (recovery->keys[i])
+            json_array_append_new(indexes, json_pack("{s:I, s:I, s:I}", "index", (json_int_t)i, "keys",
+                                                     (json_int_t)recovery->keys[i], "bytes",
+                                                     (json_int_t)recovery->bytes[i]));
+    json_t *all = json_pack("{s:o, s:o, s:I, s:I, s:I}", "memory_nodes", nodes, "indexes", indexes, "changes",
+                            (json_int_t)stats->entries, "without_value", (json_int_t)stats->missing,
+                            "written", (json_int_t)recovery->output.written);
+    int failed = !all || json_dumpf(all, stdout, JSON_INDENT(2)) || putchar('\n') == EOF;
+    json_decref(all);
+    return failed;
+}
+
+/* To standard error where the file goes to standard output. */
+static void tell_text(const struct recovery *recovery, const struct persist_replay_stats *stats)
+{
+    FILE *to = recovery->output.file == stdout ? stderr : stdout;
+    for (uint16_t i = 0; i < recovery->count; i++) {
+        const struct directory *directory = &recovery->directories[i];
+        fprintf(to, "%s: memory node %u of %u, %" PRIu64 " records in %u files", directory->path,
+                (unsigned)directory->manifest.node, (unsigned)directory->manifest.nodes,
+                directory->report.records, (unsigned)directory->report.files);
+        if (directory->report.cut_bytes)
+            fprintf(to, "; a torn tail of %" PRIu64 " bytes was cut", directory->report.cut_bytes);
+        if (directory->report.lost)
+            fprintf(to, "; %u regions are LOST", (unsigned)directory->report.lost);
+        fputc('\n', to);
+    }
+    for (uint32_t i = 0; i < INDEXES_MAX; i++)
+        if (recovery->keys[i])
+            fprintf(to, "index %u: %" PRIu64 " keys, %.1f MiB\n", (unsigned)i, recovery->keys[i],
+                    (double)recovery->bytes[i] / 1048576);
+    fprintf(to, "%" PRIu64 " changes, %" PRIu64 " of them without their value when they were met\n",
+            stats->entries, stats->missing);
+    if (recovery->settings->output)
+        fprintf(to, "index %u is in %s\n", (unsigned)recovery->index, recovery->settings->output);
+}
+
+static int tell(const struct recovery *recovery, struct error *error)
+{
+    struct persist_replay_stats stats;
+    persist_replay_stats(recovery->replay, &stats);
+    if (!recovery->settings->json) {
+        tell_text(recovery, &stats);
+        return 0;
+    }
+    return tell_json(recovery, &stats) ? error_set(error, BANYAN_EINVAL, "the result cannot be printed") : 0;
+}
+
+/* ---- all of it ---- */
+
+static void recovery_end(struct recovery *recovery)
+{
+    archive_writer_destroy(recovery->writer);
+    output_file_close(&recovery->output);
+    persist_replay_destroy(recovery->replay);
+    for (uint16_t i = 0; i < recovery->count; i++) {
+        struct directory *directory = &recovery->directories[i];
+        journal_close(directory->journal);
+        manifest_free(&directory->manifest);
+        disk_close(directory->disk);
+        free(directory->path);
+    }
+    free(recovery->keys);
+    free(recovery->bytes);
+    free(recovery);
+}
+
+int recover_disk(const struct recover_disk_settings *settings, struct error *error)
+{
+    struct recovery *recovery = calloc(1, sizeof *recovery);
+    if (!recovery)
+        return error_set(error, BANYAN_ENOMEM, "no memory to read journals");
+    recovery->settings = settings;
+    recovery->keys = calloc(INDEXES_MAX, sizeof *recovery->keys);
+    recovery->bytes = calloc(INDEXES_MAX, sizeof *recovery->bytes);
+    int status = recovery->keys && recovery->bytes
+                     ? directories_open(recovery, error)
+                     : error_set(error, BANYAN_ENOMEM, "no memory to read journals");
+    if (!status)
+        status = directories_check(recovery, error);
+    if (!status)
+        status = journals_read(recovery, error);
+    if (!status)
+        status = persist_replay_all(recovery->replay, entry_count, recovery, error);
+    if (!status && settings->output)
+        status = archive_write(recovery, error);
+    if (!status)
+        status = tell(recovery, error);
+    recovery_end(recovery);
+    return status;
+}

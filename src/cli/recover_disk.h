@@ -1,0 +1,23 @@
+/*
+ * recover_disk.h - `banyan recover --data`: what the journals of a cluster's memory nodes have, told or
+ * written to a file. One thread; the memory nodes do not run.
+ */
+#ifndef CLI_RECOVER_DISK_H
+#define CLI_RECOVER_DISK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/error.h"
+
+struct recover_disk_settings {
+    const char *directories; /* comma separated */
+    const char *output;      /* NULL: it is only told what is there */
+    uint16_t index;          /* 0: the only one */
+    bool accept_loss, json;
+};
+
+/* BANYAN_EINVAL: the directories are not those of one cluster, one each; BANYAN_EBUSY: a memory node runs;
+ * BANYAN_ECORRUPT: what was promised is damaged or missing. */
+int recover_disk(const struct recover_disk_settings *settings, struct error *error);
+
+#endif
