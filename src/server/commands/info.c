@@ -258,13 +258,14 @@ static void section_banyan(struct figures *f)
         struct server_memory_state state;
         struct memory_status_reply status = {0};
         server_memory_state(f->server, i, &state, &status);
-        text_add(&f->text,
-                 "memory_node%u:connected=%d,pool_bytes=%" PRIu64 ",used_bytes=%" PRIu64
-                 ",compute_nodes=%" PRIu64 ",fenced=%" PRIu64 ",rdma=%d,queue_pairs=%" PRIu64
-                 ",log_bytes=%" PRIu64 ",log_segments=%" PRIu64 ",durability=%s,disk_failed=%d\r\n",
-                 i, state.connected, status.pool_bytes, status.bytes_used, status.compute_nodes,
-                 status.fenced_total, status.nic != 0, status.nic_queues, status.log_bytes,
-                 status.log_segments, durability_name(&status), status.disk_failed != 0);
+        text_add(
+            &f->text,
+            "memory_node%u:connected=%d,pool_bytes=%" PRIu64 ",used_bytes=%" PRIu64 ",compute_nodes=%" PRIu64
+            ",fenced=%" PRIu64 ",rdma=%d,queue_pairs=%" PRIu64 ",log_bytes=%" PRIu64 ",log_segments=%" PRIu64
+            ",durability=%s,disk_failed=%d,disk_syncs=%" PRIu64 "\r\n",
+            i, state.connected, status.pool_bytes, status.bytes_used, status.compute_nodes,
+            status.fenced_total, status.nic != 0, status.nic_queues, status.log_bytes, status.log_segments,
+            durability_name(&status), status.disk_failed != 0, status.disk_syncs_total);
     }
 }
 

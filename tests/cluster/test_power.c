@@ -1,0 +1,292 @@
+/*
+ * test_power.c - power is lost: all processes of a cluster are killed at full load, and the memory nodes'
+ * pools are gone. What their journals have is read back with `banyan recover`, loaded into a new cluster, and
+ * judged: at disk-always nothing that was acknowledged is missing, at disk-second each key has a value that
+ * it had at the last sync or later, and in both nothing is there that was never written. (The page cache
+ * outlives a kill, so that nothing is called safe before its sync is for test_disk.c to show.) Without
+ * arguments the short form; a soak gives some: test_power ROUNDS SEED
+ */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "cluster/load.h"
+#include "cluster/process.h"
+#include "cluster/talk.h"
+
+#define NODES    2u
+#define COMPUTES 2u
+
+struct run {
+    struct scene scene;
+    struct random random;
+    const char *level, *memory;
+    struct process *nodes[NODES], *computes[COMPUTES];
+    struct process *first; /* the compute node that was there first, and stays */
+    unsigned life;         /* of the cluster: each has directories of its own */
+    uint64_t written, longest_recovery;
+};
+
+static struct process_result result;
+
+/* ---- the cluster ---- */
+
+static const char *directory(const struct run *run, unsigned life, unsigned node)
+{
+    return scene_path(&run->scene, "data-%u-%u", life, node);
+}
+
+static void memory_start(struct run *run)
+{
+    static const char *const names[NODES] = {"memory-0", "memory-1"};
+    for (unsigned i = 0; i < NODES; i++) {
+        const char *const *arguments =
+            ARGUMENTS("memory", "--listen", text_of("unix:%s", scene_path(&run->scene, "m%u.sock", i)),
+                      "--size", "160M", "--http", "127.0.0.1:0", "--data", directory(run, run->life, i),
+                      "--durability", run->level);
+        if (run->nodes[i])
+            process_restart(&run->scene, run->nodes[i], arguments);
+        else
+            run->nodes[i] = process_start(&run->scene, names[i], arguments);
+    }
+    run->memory = keep(
+        text_of("unix:%s,unix:%s", scene_path(&run->scene, "m0.sock"), scene_path(&run->scene, "m1.sock")));
+}
+
+static void compute_start(struct run *run, struct process **process, const char *name, const char *socket,
+                          bool format)
+{
+    const char *const *arguments =
+        ARGUMENTS("compute", "--memory", run->memory, "--listen",
+                  text_of("unix:%s", scene_path(&run->scene, "%s", socket)), "--threads", "2", "--copy",
+                  "--log", "auto", "--idle-timeout", "0", format ? "--format" : NULL);
+    if (*process)
+        process_restart(&run->scene, *process, arguments);
+    else
+        *process = process_start(&run->scene, name, arguments);
+}
+
+static bool owns(void *context)
+{
+    return info_figure(context, "ownership", "ownership_ranges_owned") > 0;
+}
+
+/* A new cluster, of which one compute node owns everything. What nobody owns is not logged, and comes to no
+ * disk: so the others, whose clients go on at once, get their ranges from this one. */
+static void cluster_start(struct run *run)
+{
+    memory_start(run);
+    compute_start(run, &run->first, "first", "first.sock", true);
+    redisContext *client = client_of(run->first, 0);
+    wait_until(owns, client, "the first compute node to own the index");
+    redisFree(client);
+}
+
+static void computes_start(struct run *run)
+{
+    static const char *const names[COMPUTES] = {"compute-0", "compute-1"};
+    for (unsigned i = 0; i < COMPUTES; i++)
+        compute_start(run, &run->computes[i], names[i], text_of("c%u.sock", i), false);
+}
+
+static void power_off(struct run *run)
+{
+    struct process *const all[] = {run->computes[0], run->nodes[0], run->computes[1], run->nodes[1],
+                                   run->first};
+    for (unsigned i = 0; i < 5; i++)
+        process_signal(all[i], SIGKILL);
+    for (unsigned i = 0; i < 5; i++)
+        process_wait(all[i]);
+    for (unsigned i = 0; i < NODES; i++)
+        if (unlink(text_of("%s/pool", directory(run, run->life, i))))
+            fail_hard("there was no pool");
+}
+
+/* ---- recovery ---- */
+
+static const char *both(const struct run *run, unsigned life)
+{
+    return text_of("%s,%s", directory(run, life, 0), directory(run, life, 1));
+}
+
+static void run_good(struct run *run, const char *const *arguments)
+{
+    process_run(&run->scene, NULL, arguments, &result);
+    if (result.code)
+        fail_hard("%s ended with %d: %s%s", arguments[0], result.code, result.output, result.error);
+}
+
+/* Before its clients find it where the old one was, the new cluster has what the journals have. */
+static void recover(struct run *run)
+{
+    const char *file = keep(scene_path(&run->scene, "recovered-%u", run->life));
+    const uint64_t began = now_ns();
+    run_good(run, ARGUMENTS("recover", "--data", both(run, run->life)));
+    if (!strstr(result.output, "changes"))
+        fail_hard("recover tells: %s", result.output);
+    printf("%s", result.output);
+    run_good(run, ARGUMENTS("recover", "--data", both(run, run->life), "--output", file));
+    const uint64_t took = now_ns() - began;
+    run->longest_recovery = took > run->longest_recovery ? took : run->longest_recovery;
+    run->life++;
+    cluster_start(run);
+    run_good(run, ARGUMENTS("load", "--to", address_text(run->first, 0), file));
+    unlink(file);
+}
+
+/* ---- disk-always ---- */
+
+static void always(unsigned rounds, uint64_t seed)
+{
+    struct run *run = calloc(1, sizeof *run);
+    struct load_figures figures[LOAD_SERVERS];
+    if (!run)
+        fail_hard("no memory");
+    scene_open(&run->scene);
+    random_seed(&run->random, seed);
+    run->level = "disk-always";
+    cluster_start(run);
+    computes_start(run);
+    const struct load_options options = {
+        .servers = {process_address(run->computes[0], 0), process_address(run->computes[1], 0)},
+        .threads = 4,
+        .keys = 40,
+        .seed = seed};
+    struct load *load = load_start(&options);
+    load_wait_divided(load);
+    for (unsigned round = 0; round < rounds; round++) {
+        load_advance(load, 100 + random_below(&run->random, 400));
+        power_off(run);
+        recover(run);
+        computes_start(run);
+        load_pause(load);
+        load_verify(load);
+        load_resume(load);
+        load_next_epoch(load);
+    }
+    for (unsigned i = 0; i < LOAD_SERVERS; i++)
+        load_figures(load, i, &figures[i]);
+    load_stop(load);
+    printf("%u losses of power: %" PRIu64 " operations, %" PRIu64
+           " of unknown outcome; recovery took %" PRIu64 " ms at most\n",
+           rounds, figures[0].operations + figures[1].operations, figures[0].unknown + figures[1].unknown,
+           run->longest_recovery / 1000000);
+    for (unsigned i = 0; i < COMPUTES; i++)
+        if (process_stop(run->computes[i]))
+            fail_hard("compute node %u ended with %d", i, run->computes[i]->code);
+    if (process_stop(run->first))
+        fail_hard("the first compute node ended with %d", run->first->code);
+    for (unsigned i = 0; i < NODES; i++)
+        if (process_stop(run->nodes[i]))
+            fail_hard("memory node %u ended with %d", i, run->nodes[i]->code);
+    run->scene.passed = true;
+    scene_close(&run->scene);
+    free(run);
+}
+
+/* ---- disk-second ---- */
+
+#define SECOND_KEYS 64u
+
+/* As it is now: INFO of a compute node is a second old. */
+static uint64_t syncs_of(const struct process *node)
+{
+    char *page = http_get(process_http(node), "/metrics", "");
+    const char *at = strstr(page, "\nbanyan_memory_disk_syncs_total ");
+    if (!at)
+        fail_hard("the memory node's metrics have no syncs: %s", page);
+    const uint64_t figure = strtoull(strchr(at + 1, ' '), NULL, 10);
+    free(page);
+    return figure;
+}
+
+struct syncs {
+    struct run *run;
+    uint64_t until[NODES];
+};
+
+static bool synced(void *context)
+{
+    const struct syncs *syncs = context;
+    for (unsigned i = 0; i < NODES; i++)
+        if (syncs_of(syncs->run->nodes[i]) < syncs->until[i])
+            return false;
+    return true;
+}
+
+static void set_all(redisContext *client, uint64_t value)
+{
+    for (unsigned key = 0; key < SECOND_KEYS; key++)
+        redisAppendCommand(client, "SET key-%u %" PRIu64, key, value);
+    for (unsigned key = 0; key < SECOND_KEYS; key++) {
+        redisReply *reply = NULL;
+        if (redisGetReply(client, (void **)&reply) || reply->type != REDIS_REPLY_STATUS)
+            fail_hard("SET: %s", reply ? reply->str : client->errstr);
+        freeReplyObject(reply);
+    }
+}
+
+/* Of each key there is a value that it had at the last sync that is known, or a later one. */
+static void second(void **state)
+{
+    struct run *run = calloc(1, sizeof *run);
+    (void)state;
+    if (!run)
+        fail_hard("no memory");
+    scene_open(&run->scene);
+    run->level = "disk-second";
+    cluster_start(run);
+    computes_start(run);
+    redisContext *writer = client_of(run->computes[0], 0);
+    struct syncs syncs = {.run = run};
+    uint64_t value = 1;
+    for (; value <= 200; value++)
+        set_all(writer, value);
+    /* A pass that began behind this look ends with the second one that ends from now on. */
+    for (unsigned i = 0; i < NODES; i++)
+        syncs.until[i] = syncs_of(run->nodes[i]) + 2;
+    const uint64_t safe = value - 1;
+    wait_until(synced, &syncs, "two syncs of each memory node");
+    for (unsigned i = 0; i < 50; i++, value++)
+        set_all(writer, value);
+    const uint64_t last = value - 1;
+    redisFree(writer);
+    power_off(run);
+    recover(run);
+    computes_start(run);
+    redisContext *client = client_of(run->computes[1], 0);
+    for (unsigned key = 0; key < SECOND_KEYS; key++) {
+        const uint64_t found = strtoull(ask(client, "GET key-%u", key), NULL, 10);
+        if (found < safe || found > last)
+            fail_hard("key %u: %" PRIu64 ", and %" PRIu64 " was synced, %" PRIu64 " written last", key, found,
+                      safe, last);
+    }
+    redisFree(client);
+    run->scene.passed = true;
+    scene_close(&run->scene);
+    free(run);
+}
+
+static void acknowledged_writes(void **state)
+{
+    (void)state;
+    always(2, 1);
+}
+
+int main(int count, char **arguments)
+{
+    if (count >= 3) {
+        always((unsigned)strtoul(arguments[1], NULL, 10), strtoull(arguments[2], NULL, 10));
+        return 0;
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(acknowledged_writes), cmocka_unit_test(second)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
