@@ -38,6 +38,20 @@ static int session_give(struct owner_process *process, int status, struct error 
     return status;
 }
 
+/* What memory nodes with disks keep is what owners log: who owns ranges and logs nothing would acknowledge
+ * what no disk ever has. */
+static int disks_check(struct tree_session *session, struct error *error)
+{
+    const struct pool_session *pool = tree_session_pool(session);
+    for (uint16_t n = 0; n < pool->memory_nodes; n++)
+        if (pool_on_disk(pool, n))
+            return error_set(error, BANYAN_EINVAL,
+                             "memory node %u keeps on its disk what compute nodes log, and this one would "
+                             "log nothing: give --log auto",
+                             (unsigned)n);
+    return 0;
+}
+
 int owner_process_open(struct owner_process **out, struct tree_compute *compute,
                        const struct owner_options *options, const struct log_options *log, unsigned threads,
                        unsigned fibers, struct error *error)
@@ -55,6 +69,8 @@ int owner_process_open(struct owner_process **out, struct tree_compute *compute,
         status = pool_worker_create(&process->worker, tree_compute_pool(compute), error);
     if (!status)
         status = tree_session_create(&process->session, compute, process->worker, error);
+    if (!status && completed.policy != OWNER_NONE && !log)
+        status = disks_check(process->session, error);
     if (!status)
         status = owner_threads_start(&process->threads, process->owner, threads, fibers, error);
     if (!status) {

@@ -275,6 +275,50 @@ static void second(void **state)
     free(run);
 }
 
+/* What would be acknowledged and come to no disk: a compute node without a log, a directory of what is gone.
+ */
+static void refusals(void **state)
+{
+    struct run *run = calloc(1, sizeof *run);
+    (void)state;
+    if (!run)
+        fail_hard("no memory");
+    scene_open(&run->scene);
+    run->level = "disk-second";
+    cluster_start(run);
+    process_run(&run->scene, NULL,
+                ARGUMENTS("compute", "--memory", run->memory, "--listen",
+                          text_of("unix:%s", scene_path(&run->scene, "c0.sock")), "--copy"),
+                &result);
+    assert_int_not_equal(result.code, 0);
+    assert_contains(result.error, "--log auto");
+    process_run(&run->scene, NULL, ARGUMENTS("recover", "--data", both(run, 0)), &result);
+    assert_int_not_equal(result.code, 0);
+    assert_contains(result.error, "in use by another process");
+    if (process_stop(run->first) || process_stop(run->nodes[0]) || process_stop(run->nodes[1]))
+        fail_hard("something ended badly");
+
+    const char *one = keep(directory(run, 0, 0));
+    process_run(&run->scene, NULL, ARGUMENTS("recover", "--data", one), &result);
+    assert_int_not_equal(result.code, 0);
+    assert_contains(result.error, "2 memory nodes");
+    const char *listen = keep(text_of("unix:%s", scene_path(&run->scene, "m0.sock")));
+    process_run(&run->scene, NULL,
+                ARGUMENTS("memory", "--listen", listen, "--data", one, "--durability", "process"), &result);
+    assert_int_not_equal(result.code, 0);
+    assert_contains(result.error, one);
+    unlink(text_of("%s/pool", one));
+    process_run(&run->scene, NULL, ARGUMENTS("memory", "--listen", listen, "--size", "160M", "--data", one),
+                &result);
+    assert_int_not_equal(result.code, 0);
+    assert_contains(result.error, "the pool was lost");
+    run_good(run, ARGUMENTS("recover", "--data", both(run, 0), "--json"));
+    assert_contains(result.output, "\"memory_nodes\"");
+    run->scene.passed = true;
+    scene_close(&run->scene);
+    free(run);
+}
+
 static void acknowledged_writes(void **state)
 {
     (void)state;
@@ -287,6 +331,7 @@ int main(int count, char **arguments)
         always((unsigned)strtoul(arguments[1], NULL, 10), strtoull(arguments[2], NULL, 10));
         return 0;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(acknowledged_writes), cmocka_unit_test(second)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(acknowledged_writes), cmocka_unit_test(second),
+                                       cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
