@@ -18,6 +18,7 @@ _Static_assert(THREADS_MAX <= MEMORY_STAGINGS, "each I/O thread has a staging ar
 static void copy_options(struct memoryd *daemon, const struct memoryd_options *options)
 {
     daemon->tls = options->tls;
+    daemon->disk = options->disk;
     if (options->secret != NULL) {
         daemon->secret_length = options->secret_length;
         memcpy(daemon->secret, options->secret, options->secret_length);
@@ -27,7 +28,6 @@ static void copy_options(struct memoryd *daemon, const struct memoryd_options *o
     daemon->connections_max = options->connections_max != 0 ? options->connections_max : 4096;
     daemon->engine = (enum memory_engine)options->engine;
     daemon->busy_poll = options->busy_poll;
-    daemon->disk = options->disk;
     daemon->started_at = task_now();
     daemon->instance = memory_node_instance(daemon->node);
     while (daemon->instance == 0)
