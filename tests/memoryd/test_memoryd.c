@@ -558,7 +558,8 @@ static void test_openings(void **state)
         return;
     assert_int_equal(hello_of(&site, (struct wire_hello){0}, NULL, sentence), BANYAN_OK);
     assert_int_equal(hello_of(&site, (struct wire_hello){.magic = 1}, NULL, sentence), BANYAN_EINVAL);
-    assert_int_equal(hello_of(&site, (struct wire_hello){.version = WIRE_VERSION + 1}, NULL, sentence), BANYAN_EVERSION);
+    assert_int_equal(hello_of(&site, (struct wire_hello){.version = WIRE_VERSION + 1}, NULL, sentence),
+                     BANYAN_EVERSION);
     assert_non_null(strstr(sentence, ours));
     assert_non_null(strstr(sentence, "7"));
     assert_int_equal(hello_of(&site, (struct wire_hello){.role = 9}, NULL, sentence), BANYAN_EINVAL);
