@@ -57,16 +57,6 @@ int manifest_read(struct disk *disk, struct manifest *manifest, struct error *er
     return status;
 }
 
-int manifest_identify(struct disk *disk, struct manifest_identity *identity, struct error *error)
-{
-    struct manifest manifest = {0};
-    int status = read_manifest(disk, &manifest, error);
-    *identity = (struct manifest_identity){manifest.cluster, manifest.node, manifest.nodes};
-    if (!status)
-        manifest_free(&manifest);
-    return status;
-}
-
 static int check_owner(const struct disk *disk, const struct manifest *manifest, uint64_t cluster,
                        uint32_t node, uint32_t nodes, struct error *error)
 {

@@ -60,12 +60,6 @@ struct manifest {
     struct manifest_part *parts; /* owned by what manifest_open has filled */
 };
 
-struct manifest_identity {
-    uint64_t cluster;
-    uint32_t node, nodes;
-};
-/* Whose directory it is, as its manifest says. BANYAN_ENOTFOUND: it has none; else as manifest_open. */
-int manifest_identify(struct disk *disk, struct manifest_identity *identity, struct error *error);
 /* The directory's manifest, which must be of this cluster and memory node. Removes what is left of changes
  * that were cut. BANYAN_ENOTFOUND: there is none; BANYAN_EINVAL: it is another's; BANYAN_EVERSION;
  * BANYAN_ECORRUPT: it, or a part of the checkpoint, is damaged or missing. */

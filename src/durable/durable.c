@@ -98,13 +98,14 @@ static int file_forget(struct disk *disk, const char *name, struct error *error)
 /* Whose directory it is, from the manifest's own header: manifest_open wants to be told. */
 static int manifest_find(struct durable *durable, struct error *error)
 {
-    struct manifest_identity identity;
-    int status = manifest_identify(durable->disk, &identity, error);
+    struct manifest found = {0};
+    int status = manifest_read(durable->disk, &found, error);
     if (status == BANYAN_ENOTFOUND)
         return 0;
     if (!status)
-        status = manifest_open(durable->disk, identity.cluster, identity.node, identity.nodes,
-                               &durable->manifest, error);
+        status =
+            manifest_open(durable->disk, found.cluster, found.node, found.nodes, &durable->manifest, error);
+    manifest_free(&found);
     durable->named = !status;
     return status;
 }
