@@ -95,7 +95,9 @@ static int journal_begin_at(struct memoryd_disk *disk, const struct memory_statu
     log_info("memory node %" PRIu64 ": journal in %s: %" PRIu64 " records in %u files%s", told->node,
              disk_path(disk->options.disk), reader.report.records, reader.report.files,
              reader.report.cut_bytes ? ", a torn tail was cut" : "");
+    spinlock_lock(&disk->lock);
     disk->began = task_now();
+    spinlock_unlock(&disk->lock);
     /* release: pairs with the acquire in disk_round */
     atomic_store_release(&disk->ready, true);
     return 0;

@@ -167,7 +167,7 @@ static unsigned frames_after_cut(struct disk *disk)
     struct found found = {0};
     struct journal_reader reader = {.visit = count_record, .context = &found};
     const struct journal_options options = {.cluster = SITE_CLUSTER, .node = SITE_NODE};
-    struct journal *journal;
+    struct journal *journal = NULL;
     struct manifest manifest;
     struct error error = {0};
     assert_non_null(cut);
