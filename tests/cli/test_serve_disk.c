@@ -618,12 +618,14 @@ static void fill(redisContext *client)
 {
     char *text = persistence(client);
     unsigned written = 0;
-    for (; !strstr(text, "\ndisk_error:the journal has all that the limit of 67108864 bytes leaves");
+    for (; written < 20 * MANY &&
+           !strstr(text, "\ndisk_error:the journal has all that the limit of 67108864 bytes leaves");
          written += PIPELINED) {
         (void)overwrite(client, written, 1000, "c");
         free(text);
         text = persistence(client);
     }
+    assert_contains(text, "\ndisk_error:the journal has all that the limit of 67108864 bytes leaves");
     assert_contains(text, "\naof_last_write_status:err\r\n");
     assert_contains(text, "\nrdb_last_bgsave_status:err\r\n");
     free(text);
