@@ -190,6 +190,7 @@ static int open_disk(struct process *process, struct data_wishes *wishes, struct
     const struct serve_settings *settings = &process->settings;
     const struct durable_options options = {.always = settings->durability == SERVE_DISK_ALWAYS,
                                             .limit_bytes = settings->disk_limit};
+    struct durable_shape shape;
     char path[PATH_MAX];
     int status = data_directory_make(settings->data, error);
     if (status)
@@ -201,6 +202,10 @@ static int open_disk(struct process *process, struct data_wishes *wishes, struct
     process->load = durable_loading(process->durable) || data_directory_lost(pools_path(process));
     wishes->cluster = durable_cluster(process->durable);
     wishes->anew = process->load;
+    if (process->load && durable_shape(process->durable, &shape)) {
+        wishes->pool_bytes = wishes->pool_bytes ? wishes->pool_bytes : shape.pool_bytes;
+        wishes->memory_nodes = wishes->memory_nodes ? wishes->memory_nodes : shape.memory_nodes;
+    }
     return process->load ? durable_load_begin(process->durable, error) : 0;
 }
 
@@ -336,13 +341,16 @@ static int attach_disk(struct process *process, struct error *error)
     }
     tree_session_destroy(session);
     pool_worker_destroy(worker);
-    const struct durable_pools pools = {.cluster = process->data.cluster,
-                                        .compute = process->compute,
-                                        .store = process->durable_store,
-                                        .load = process->load,
-                                        .threads = thread_cpus(),
-                                        .progress = tell_loading,
-                                        .context = process};
+    const struct durable_pools pools = {
+        .cluster = process->data.cluster,
+        .compute = process->compute,
+        .store = process->durable_store,
+        .load = process->load,
+        .fresh = !process->load && !process->data.used,
+        .shape = {.memory_nodes = process->data.count, .pool_bytes = process->settings.size},
+        .threads = thread_cpus(),
+        .progress = tell_loading,
+        .context = process};
     if (!status && process->load)
         log_info(
             "data directory %s: the pools are made anew from the checkpoint and the journal in %s/" DATA_DISK,

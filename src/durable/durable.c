@@ -2,6 +2,7 @@
 #include "durable/durable.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,17 +14,22 @@
 #include "base/wakeup.h"
 #include "pool/pool.h"
 
-#define SECOND_NS     UINT64_C(1000000000)
-#define LATE_NS       (2 * SECOND_NS)  /* writers wait while the disk is further behind */
-#define LOCK_NS       SECOND_NS        /* for a process that is dying */
-#define FULL_NS       (SECOND_NS / 10) /* a disk without room is asked so often */
-#define AGAIN_NS      (10 * SECOND_NS) /* after a checkpoint that failed */
-#define INDEX         0u               /* the store is the only one of its directory */
-#define STEP_KEYS     1024u
-#define JOURNAL_LEAST (UINT64_C(64) << 20) /* a checkpoint is not worth less */
-#define FILE_LEAST    (UINT64_C(1) << 20)
-#define LOADING       "loading" /* a file: the pools do not hold yet what the directory does */
-#define IN_STEP       "in-step" /* a file: the last life has told the disk all that the pools hold */
+#define SECOND_NS        UINT64_C(1000000000)
+#define LATE_NS          (2 * SECOND_NS)  /* writers wait while the disk is further behind */
+#define LOCK_NS          SECOND_NS        /* for a process that is dying */
+#define FULL_NS          (SECOND_NS / 10) /* a disk without room is asked so often */
+#define AGAIN_NS         (10 * SECOND_NS) /* after a checkpoint that failed */
+#define INDEX            0u               /* the store is the only one of its directory */
+#define STEP_KEYS        1024u
+#define JOURNAL_LEAST    (UINT64_C(64) << 20) /* a checkpoint is not worth less */
+#define FILE_LEAST       (UINT64_C(1) << 20)
+#define LOADING          "loading"  /* a file: the pools do not hold yet what the directory does */
+#define IN_STEP          "in-step"  /* a file: the last life has told the disk all that the pools hold */
+#define DISOWNED         "disowned" /* a file: the pools were changed by a life that told the disk nothing */
+#define SHAPE            "pools"    /* a file: how many memory nodes, and of which size */
+#define SHAPE_NEW        "pools.new"
+#define SHAPE_TEXT       "memory-nodes %u size %llu\n"
+#define FIRST_CHECKPOINT 1u
 
 enum save { SAVE_NONE, SAVE_ASKED, SAVE_RUNS, SAVE_WRITTEN, SAVE_BROKEN };
 
@@ -138,7 +144,9 @@ int durable_disown(const char *path, struct error *error)
     int status = disk_real_open(&disk, path, &options, error);
     if (status)
         return status;
-    status = file_forget(disk, IN_STEP, error);
+    status = file_note(disk, DISOWNED, error);
+    if (!status)
+        status = file_forget(disk, IN_STEP, error);
     disk_close(disk);
     return status;
 }
@@ -156,6 +164,22 @@ bool durable_loading(const struct durable *durable)
 int durable_load_begin(struct durable *durable, struct error *error)
 {
     assert(durable->named);
+    bool disowned = false;
+    int status = durable->loading ? 0 : file_exists(durable->disk, DISOWNED, &disowned, error);
+    if (status)
+        return status;
+    if (disowned)
+        return error_set(
+            error, BANYAN_EINVAL,
+            "%s: the pools are lost, and were changed last at level process, of which this has nothing: "
+            "remove the file " DISOWNED " in it to go back to what it has",
+            disk_path(durable->disk));
+    if (!durable->manifest.checkpoint)
+        return error_set(
+            error, BANYAN_EINVAL,
+            "%s: the pools are lost, and no checkpoint of what they held has become whole: load a backup "
+            "into another directory",
+            disk_path(durable->disk));
     durable->loading = true;
     return file_note(durable->disk, LOADING, error);
 }
@@ -201,13 +225,74 @@ static int load(struct durable *durable, uint64_t *keys, struct error *error)
 
 static int first_manifest(struct durable *durable, struct error *error)
 {
-    struct manifest next = {.cluster = durable->pools.cluster, .nodes = 1};
+    /* Of pools that hold nothing yet the journal has everything, as if behind an empty checkpoint. */
+    struct manifest next = {.cluster = durable->pools.cluster,
+                            .nodes = 1,
+                            .checkpoint = durable->pools.fresh ? FIRST_CHECKPOINT : 0};
     int status = manifest_replace(durable->disk, NULL, &next, error);
     if (status)
         return status;
     durable->manifest = next;
     durable->named = true;
     return 0;
+}
+
+/* ---- the pools' shape ---- */
+
+static int shape_read(struct disk *disk, struct durable_shape *shape, struct error *error)
+{
+    char text[128] = "";
+    struct disk_file *file;
+    size_t got = 0;
+    unsigned long long bytes;
+    unsigned nodes;
+    int status = disk_open(disk, SHAPE, &file, error);
+    if (status)
+        return status;
+    status = disk_read(file, 0, text, sizeof text - 1, &got, error);
+    disk_file_close(file);
+    if (status)
+        return status;
+    if (sscanf(text, SHAPE_TEXT, &nodes, &bytes) != 2)
+        return error_set(error, BANYAN_ECORRUPT, "%s/" SHAPE ": it does not say of which size the pools are",
+                         disk_path(disk));
+    *shape = (struct durable_shape){.memory_nodes = nodes, .pool_bytes = bytes};
+    return 0;
+}
+
+bool durable_shape(struct durable *durable, struct durable_shape *shape)
+{
+    struct error error = {0};
+    *shape = (struct durable_shape){0};
+    int status = shape_read(durable->disk, shape, &error);
+    if (status && status != BANYAN_ENOTFOUND)
+        log_warning("%s; give --size and --memory-nodes", error.text);
+    return !status;
+}
+
+/* What pools that are made anew are to be like, where nothing else is asked for. */
+static int shape_note(struct durable *durable, const struct durable_shape *shape, struct error *error)
+{
+    struct durable_shape noted = {0};
+    struct error ignored = {0};
+    struct disk_file *file;
+    char text[128];
+    if (!shape_read(durable->disk, &noted, &ignored) && noted.memory_nodes == shape->memory_nodes &&
+        noted.pool_bytes == shape->pool_bytes)
+        return 0;
+    const int length = snprintf(text, sizeof text, SHAPE_TEXT, (unsigned)shape->memory_nodes,
+                                (unsigned long long)shape->pool_bytes);
+    const struct disk_piece piece = {text, (size_t)length};
+    int status = disk_remove_if_there(durable->disk, SHAPE_NEW, error);
+    if (!status)
+        status = disk_create(durable->disk, SHAPE_NEW, &file, error);
+    if (status)
+        return status;
+    status = disk_write_sync(file, 0, &piece, 1, error);
+    disk_file_close(file);
+    if (!status)
+        status = disk_rename(durable->disk, SHAPE_NEW, SHAPE, error);
+    return status ? status : disk_sync_names(durable->disk, error);
 }
 
 int durable_attach(struct durable *durable, const struct durable_pools *pools, uint64_t *keys,
@@ -225,7 +310,7 @@ int durable_attach(struct durable *durable, const struct durable_pools *pools, u
             "kept, copied and moved together",
             disk_path(durable->disk));
     if (!durable->named) {
-        durable->behind = true; /* the pools may hold something */
+        durable->behind = !pools->fresh;
         status = first_manifest(durable, error);
     } else {
         status = file_exists(durable->disk, IN_STEP, &in_step, error);
@@ -233,6 +318,8 @@ int durable_attach(struct durable *durable, const struct durable_pools *pools, u
     }
     if (!status)
         status = file_forget(durable->disk, IN_STEP, error);
+    if (!status)
+        status = shape_note(durable, &pools->shape, error);
     if (!status)
         status = pools->load ? load(durable, keys, error) : journal_begin_life(durable, NULL, error);
     return status;
@@ -363,6 +450,8 @@ static void save_told(struct durable *durable, int status)
     atomic_store_relaxed(&durable->save_ns, took);
     atomic_store_relaxed(&durable->saved_at, clock_wall_ms());
     atomic_store_relaxed(&durable->save_marks, atomic_load_relaxed(&durable->save_began_marks));
+    if (file_forget(durable->disk, DISOWNED, &durable->save_error))
+        log_warning("%s: %s", disk_path(durable->disk), durable->save_error.text);
     atomic_store_release(&durable->behind, false); /* behind the manifest */
     log_info("%s: the checkpoint is whole: %llu keys, %llu bytes, after %.1f s", disk_path(durable->disk),
              (unsigned long long)durable->manifest.parts[0].entries,
@@ -544,6 +633,11 @@ int durable_stop(struct durable *durable, struct error *error)
         status = error_set(error, BANYAN_ENOSPC, "%s: there was no room for them", disk_path(durable->disk));
     if (!status && !durable->behind)
         status = file_note(durable->disk, IN_STEP, error);
+    if (!status && durable->behind)
+        log_warning("%s: the checkpoint that tells it all that the pools hold was not whole yet: until the "
+                    "next start "
+                    "has made it, a loss of the pools costs what a former life had not told",
+                    disk_path(durable->disk));
     return status;
 }
 

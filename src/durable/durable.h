@@ -38,15 +38,27 @@ uint64_t durable_cluster(const struct durable *durable);
 /* Whether the pools must be filled from it, whatever is in them: a start before this one did not come to the
  * end of that. */
 bool durable_loading(const struct durable *durable);
-/* From now on durable_loading, until durable_attach with `load` has returned 0, in later lives too. */
+/* From now on durable_loading, until durable_attach with `load` has returned 0, in later lives too.
+ * BANYAN_EINVAL: what the pools held was never, or is no more, on the disk as a whole; nothing was changed.
+ */
 int durable_load_begin(struct durable *durable, struct error *error);
+
+/* What pools that are made anew are to be like, as those before them were. */
+struct durable_shape {
+    uint32_t memory_nodes;
+    uint64_t pool_bytes; /* of each */
+};
+/* False: it is not known. */
+bool durable_shape(struct durable *durable, struct durable_shape *shape);
 
 struct durable_pools { /* borrowed; live until durable_close */
     uint64_t cluster;
     struct tree_compute *compute;
     struct store *store; /* the keeper's own handle: nothing else has set its limits */
     bool load;           /* the store is empty: fill it */
-    unsigned threads;    /* that fill it */
+    bool fresh;          /* it is empty since it was made just now; there was never anything else */
+    struct durable_shape shape;
+    unsigned threads; /* that fill it */
     recovery_progress_function *progress;
     void *context;
 };

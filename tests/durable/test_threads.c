@@ -114,8 +114,12 @@ static uint64_t directory_open(struct home *home, bool always, enum opening open
     if (load && !durable_loading(home->durable))
         good(durable_load_begin(home->durable, &error), &error);
     assert_int_equal(durable_loading(home->durable), load);
-    const struct durable_pools pools = {
-        .cluster = CLUSTER, .compute = home->compute, .store = home->store, .load = load, .threads = 2};
+    const struct durable_pools pools = {.cluster = CLUSTER,
+                                        .compute = home->compute,
+                                        .store = home->store,
+                                        .load = load,
+                                        .fresh = opening == FRESH,
+                                        .threads = 2};
     good(durable_attach(home->durable, &pools, &keys, &error), &error);
     assert_false(durable_loading(home->durable));
     good(durable_start(home->durable, WRITERS, &error), &error);
@@ -316,7 +320,7 @@ static void unseen(struct home *home)
 }
 
 /* Whole by the checkpoint that begins at once; what is on the disk then is in fresh pools. */
-static void behind_then_whole(struct home *home)
+static void whole(struct home *home)
 {
     struct durable_stats stats;
     directory_open(home, false, HELD);
@@ -325,6 +329,11 @@ static void behind_then_whole(struct home *home)
         durable_stats(home->durable, &stats);
     } while (stats.behind);
     assert_int_equal(stats.saves, 1);
+}
+
+static void behind_then_whole(struct home *home)
+{
+    whole(home);
     durable_close(home->durable);
     pools_close(home);
     pools_open(home);
@@ -370,6 +379,78 @@ static void test_in_step(void **state)
 }
 
 /* A start that ends while it loads begins anew, whatever the pools hold. */
+/* A start that fills the pools is refused where the disk has not all that they held. */
+static void refuses_to_load(void)
+{
+    const struct durable_options options = {.seed = 4};
+    struct durable *durable;
+    struct error error = {0};
+    good(durable_open(&durable, path, &options, &error), &error);
+    assert_int_equal(durable_load_begin(durable, &error), BANYAN_EINVAL);
+    assert_true(strstr(error.text, path) != NULL);
+    assert_false(durable_loading(durable));
+    durable_close(durable);
+}
+
+static void attach_only(struct home *home, bool fresh)
+{
+    const struct durable_options options = {.seed = 4};
+    const struct durable_pools pools = {.cluster = CLUSTER,
+                                        .compute = home->compute,
+                                        .store = home->store,
+                                        .fresh = fresh,
+                                        .shape = {.memory_nodes = 3, .pool_bytes = 12345}};
+    struct durable_shape shape;
+    struct error error = {0};
+    uint64_t keys;
+    good(durable_open(&home->durable, path, &options, &error), &error);
+    assert_false(durable_shape(home->durable, &shape));
+    good(durable_attach(home->durable, &pools, &keys, &error), &error);
+    durable_close(home->durable);
+    good(durable_open(&home->durable, path, &options, &error), &error);
+    assert_true(durable_shape(home->durable, &shape));
+    assert_int_equal(shape.memory_nodes, 3);
+    assert_int_equal(shape.pool_bytes, 12345);
+    durable_close(home->durable);
+    home->durable = NULL;
+}
+
+static void test_never_whole(void **state)
+{
+    struct home home;
+    struct error error = {0};
+    (void)state;
+    pools_open(&home);
+    attach_only(&home, false); /* pools of another level, that may hold something */
+    refuses_to_load();
+    whole(&home);
+    good(durable_stop(home.durable, &error), &error);
+    durable_close(home.durable);
+    good(durable_disown(path, &error), &error);
+    refuses_to_load();
+    whole(&home);
+    good(durable_stop(home.durable, &error), &error);
+    good(durable_load_begin(home.durable, &error), &error);
+    durable_close(home.durable);
+    home.durable = NULL;
+    pools_close(&home);
+}
+
+static void test_fresh(void **state)
+{
+    const struct durable_options options = {.seed = 4};
+    struct home home;
+    struct error error = {0};
+    (void)state;
+    pools_open(&home);
+    attach_only(&home, true);
+    good(durable_open(&home.durable, path, &options, &error), &error);
+    good(durable_load_begin(home.durable, &error), &error);
+    durable_close(home.durable);
+    home.durable = NULL;
+    pools_close(&home);
+}
+
 static void test_loading(void **state)
 {
     const struct durable_options options = {.seed = 4};
@@ -515,6 +596,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_always, begin, end),
                                        cmocka_unit_test_setup_teardown(test_second, begin, end),
                                        cmocka_unit_test_setup_teardown(test_in_step, begin, end),
+                                       cmocka_unit_test_setup_teardown(test_never_whole, begin, end),
+                                       cmocka_unit_test_setup_teardown(test_fresh, begin, end),
                                        cmocka_unit_test_setup_teardown(test_loading, begin, end),
                                        cmocka_unit_test_setup_teardown(test_many, begin, end)};
     return cmocka_run_group_tests_name("level disk on threads", tests, NULL, NULL);
