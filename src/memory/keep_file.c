@@ -234,10 +234,16 @@ static void fill_header(struct keep_header *header, const struct keep_layout *la
     header->check = header_check(header);
 }
 
-/* All blocks of the file, so that no store finds the file system full. */
+/*
+ * All blocks of the file, so that no store finds the file system full. tmpfs gives up, and takes all back,
+ * when anything is pending for the thread, as work that a ring of io_uring has finished: once more, then.
+ */
 static int take_room(const struct keep_file *file, uint64_t bytes, struct error *error)
 {
-    int cause = posix_fallocate(file->descriptor, 0, (off_t)bytes);
+    int cause;
+    do
+        cause = posix_fallocate(file->descriptor, 0, (off_t)bytes);
+    while (cause == EINTR);
     if (cause == 0)
         return BANYAN_OK;
     return error_set(
