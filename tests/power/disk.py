@@ -202,6 +202,10 @@ class Disk:
         except EOFError:  # whom it serves is gone
             pass
 
+    def node(self):
+        """For QEMU's -blockdev."""
+        return f"nbd,node-name=disk,server.type=unix,server.path={self.socket},cache.direct=on"
+
     def arm(self, command, number):
         self.control.send(("arm", (command, number)))
 
