@@ -258,7 +258,8 @@ static int begin_making(struct keep_file *file, const struct keep *keep, const s
                         struct error *error)
 {
     fill_header(&file->header, &keep->layout, sizes);
-    if (ftruncate(file->descriptor, 0) != 0 || write_first(file, &file->header) != 0)
+    if (ftruncate(file->descriptor, 0) != 0 || write_first(file, &file->header) != 0 ||
+        fsync(file->descriptor) != 0)
         return error_set(error, BANYAN_EINVAL, "pool file %s cannot be written: %s", file->path,
                          strerror(errno));
     int status = take_room(file, keep->layout.bytes, error);
@@ -350,25 +351,47 @@ static int check_words(const struct keep *keep, struct error *error)
 
 bool keep_file_lost_power(const char *path)
 {
-    struct keep_header header = {0};
+    struct keep_file file = {.descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)};
+    struct keep_header *header = &file.header;
     struct keep_words words = {0};
-    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (descriptor < 0)
+    struct stat status;
+    if (file.descriptor < 0)
         return false;
-    const bool read = pread(descriptor, &header, sizeof header, 0) == sizeof header &&
-                      pread(descriptor, &words, sizeof words, KEEP_WORDS_OFFSET) == sizeof words;
-    close(descriptor);
-    return read && header.magic == KEEP_MAGIC && header.version == KEEP_VERSION && header.made == KEEP_MADE &&
-           checked_good(&words) && (uint32_t)words.checked[KEEP_CLOSED] == 0 && words.boot != boot_number();
+    const bool read = pread(file.descriptor, header, sizeof *header, 0) >= 0 &&
+                      pread(file.descriptor, &words, sizeof words, KEEP_WORDS_OFFSET) >= 0 &&
+                      fstat(file.descriptor, &status) == 0;
+    const bool empty = read && only_zeros(&file, (uint64_t)status.st_size);
+    close(file.descriptor);
+    if (empty)
+        return true;
+    if (!read || header->magic != KEEP_MAGIC || header->version != KEEP_VERSION)
+        return false;
+    if (header->made == 0)
+        return true;
+    return header->made == KEEP_MADE && checked_good(&words) &&
+           (words.formatted == 0 ||
+            ((uint32_t)words.checked[KEEP_CLOSED] == 0 && words.boot != boot_number()));
 }
 
-static void begin_life(struct keep *keep)
+/* A cut of the power leaves what the disk was told, and of the rest what it likes. So it is told the first
+ * page before anything is changed that this page is about: no page of this life lies beside one that says
+ * that the former life ended in order, or that the file is not made. */
+static int tell_disk(const struct keep *keep, struct error *error)
+{
+    if (msync(keep->pages.start, KEEP_ALIGNMENT, MS_SYNC) == 0)
+        return BANYAN_OK;
+    return error_set(error, BANYAN_EINVAL, "pool file %s: its first page cannot be written: %s",
+                     keep_name(keep), strerror(errno));
+}
+
+static int begin_life(struct keep *keep, struct error *error)
 {
     keep->words->boot = boot_number();
     keep->words->pid = (uint64_t)getpid();
     atomic_order_stores();
     keep_check(keep, KEEP_CLOSED, 0);
     keep_check(keep, KEEP_LIVES, keep_checked(keep, KEEP_LIVES) + 1);
+    return tell_disk(keep, error);
 }
 
 static int open_made(struct keep *keep, const struct keep_sizes *sizes, struct error *error)
@@ -385,21 +408,25 @@ static int open_made(struct keep *keep, const struct keep_sizes *sizes, struct e
     if (status)
         return status;
     keep->cut = keep_checked(keep, KEEP_CLOSED) == 0;
-    begin_life(keep);
-    status = keep_undo(keep, error);
+    status = begin_life(keep, error);
+    if (!status)
+        status = keep_undo(keep, error);
     if (!status && keep->words->formatted == 0 && keep_checked(keep, KEEP_USED_SINCE) != 0)
         keep_clear(keep); /* a format was cut (D5) */
     return status;
 }
 
-static void end_making(struct keep *keep)
+static int end_making(struct keep *keep, struct error *error)
 {
     for (enum keep_checked which = 0; which < KEEP_CHECKED; which++)
         keep_check(keep, which, 0);
-    begin_life(keep);
+    const int status = begin_life(keep, error);
+    if (status)
+        return status;
     atomic_order_stores();
     ((struct keep_header *)keep->pages.start)->made = KEEP_MADE;
     atomic_order_stores();
+    return tell_disk(keep, error);
 }
 
 int keep_open(struct keep *keep, struct keep_file *file, const struct keep_sizes *sizes, bool huge,
@@ -415,7 +442,7 @@ int keep_open(struct keep *keep, struct keep_file *file, const struct keep_sizes
     if (!status && file->made)
         status = open_made(keep, sizes, error);
     else if (!status)
-        end_making(keep);
+        status = end_making(keep, error);
     if (status)
         keep_destroy(keep);
     return status;

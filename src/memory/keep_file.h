@@ -55,8 +55,9 @@ void keep_save(struct keep *keep);
 void keep_pool_zero(struct keep *keep, uint64_t pool_bytes);
 uint64_t keep_instance(const struct keep *keep);
 
-/* Whether the file was in use when its machine went down, so that keep_open refuses it. Reads; false also
- * where there is no such file. */
+/* Whether a file that had something in it lost that with the power: it was in use when its machine went down,
+ * so that keep_open refuses it, or it is empty, not made or of no cluster, as if there had been nothing.
+ * Reads; false also where there is no such file, and for one that is damaged in any other way. */
 bool keep_file_lost_power(const char *path);
 
 #endif

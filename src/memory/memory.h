@@ -109,7 +109,8 @@ void memory_node_pin(struct memory_node *node);
 bool memory_node_trim(struct memory_node *node, uint64_t now, uint64_t most_bytes);
 /* Of what the memory node holds: random, made with its file; 0: it has no file. */
 uint64_t memory_node_instance(const struct memory_node *node);
-/* Whether the pool file was in use when its machine went down: memory_node_create refuses it then. */
+/* Of a pool file that was used: whether power took what was in it. The machine went down while it was in use,
+ * which memory_node_create refuses; or nothing is in it now. */
 bool memory_pool_file_lost_power(const char *path);
 /* Its last process did not end in order, so that blocks may be handed out to which nothing leads. False
  * without a file. */
