@@ -100,6 +100,7 @@ class Key:
     def __init__(self, name):
         self.name = name
         self.written, self.number = {0: None}, 0
+        self.counted = 0  # answers come in order: the next one is of the write behind this one
         self.floor, self.answered = 0, 0
         self.answers = []  # (number, when), since the last start
 
@@ -122,7 +123,8 @@ class Key:
 
     def answer(self):
         """The write after the last one that was answered was."""
-        self.answered += 1
+        self.counted += 1
+        self.answered = self.counted
         self.answers.append((self.answered, time.monotonic()))
 
     def found(self, value, expires):
@@ -150,7 +152,7 @@ class Key:
             else {number: self.written[number]}
         self.floor = next(iter(self.written))
         self.number = max(self.number, self.floor)
-        self.answered = self.number
+        self.answered, self.counted = self.floor, self.number
         self.answers.clear()
         return lost
 
@@ -222,6 +224,19 @@ class Load:
         for thread in self.threads:
             thread.join()
         self.threads.clear()
+
+    def stop_server(self):
+        """In order: all that was answered is safe then, at each level. The guest tells when it has ended."""
+        self.power_goes()
+        try:
+            Connection(self.port, 60).send((b"SHUTDOWN",))
+        except Lost:
+            pass
+
+    def server_stopped(self):
+        for keys in self.keys:
+            for key in keys:
+                key.floor = key.answered
 
     def check(self):
         """What the server has after a cut: the keys that it has, answered writes that were lost, the age of the oldest."""
