@@ -295,6 +295,27 @@ static void one_key_kept(struct scene *scene, const char *name, const char *dire
     assert_int_equal(process_stop(server), 0);
 }
 
+/* As a cut of the power leaves a pool whose bytes were never written: the disk says that there was a store.
+ */
+static void pools_that_power_emptied_are_filled(void **state)
+{
+    static const char *const deeds[] = {
+        ": >\"$1\"/pool-0", ": >\"$1\"/pool-0; truncate -s 4096 \"$1\"/pool-0",
+        "head -c 8 /dev/zero | dd of=\"$1\"/pool-0 bs=1 seek=1024 conv=notrunc" /* of no cluster */};
+    struct scene *scene = *state;
+    const char *directory = keep(scene_path(scene, "emptied"));
+    one_key_kept(scene, "emptied", directory);
+    for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++) {
+        shell(scene, deeds[i], directory);
+        struct process *server = process_start(scene, keep(text_of("again-%zu", i)), SERVE(directory, NULL));
+        redisContext *client = client_of(server, 0);
+        assert_string_equal(ask(client, "GET whose"), "emptied");
+        redisFree(client);
+        assert_int_equal(process_stop(server), 0);
+    }
+    scene->passed = true;
+}
+
 static void a_disk_of_another_store_is_refused(void **state)
 {
     struct scene *scene = *state;
@@ -683,6 +704,7 @@ int main(void)
     const struct CMUnitTest tests[] = {TEST(saving_without_a_disk),
                                        TEST(saving_each_second),
                                        TEST(saving_always),
+                                       TEST(pools_that_power_emptied_are_filled),
                                        TEST(a_disk_of_another_store_is_refused),
                                        TEST(what_is_no_directory_is_refused),
                                        TEST(settings_that_make_no_sense),

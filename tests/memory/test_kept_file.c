@@ -401,6 +401,40 @@ static void files_of_another_boot(void **state)
     refused("a2", BANYAN_ECORRUPT, "when its machine went down");
 }
 
+/* What a start of a server asks that has a disk: must the pool be made anew, although it was there? */
+static void what_power_takes(void **state)
+{
+    (void)state;
+    const uint8_t zeros[8192] = {0};
+    const uint64_t boot = 4711, cluster = 5;
+    const uint64_t at = KEEP_WORDS_OFFSET + offsetof(struct keep_words, boot);
+    const uint64_t formatted = KEEP_WORDS_OFFSET + offsetof(struct keep_words, formatted);
+    assert_false(memory_pool_file_lost_power(kept_path("none")));
+    put("empty", 0, zeros, 0);
+    assert_true(memory_pool_file_lost_power(kept_path("empty")));
+    put("zeros", 0, zeros, sizeof zeros);
+    assert_true(memory_pool_file_lost_power(kept_path("zeros")));
+    put("foreign", 0, "something else", 14);
+    assert_false(memory_pool_file_lost_power(kept_path("foreign")));
+
+    struct memory_node *node = kept_open("a");
+    struct error error;
+    assert_int_equal(memory_node_format(node, cluster, 0, 1, &error), BANYAN_OK);
+    assert_false(memory_pool_file_lost_power(kept_path("a")));
+    kept_copy("used", "a");
+    put("used", at, &boot, sizeof boot);
+    assert_true(memory_pool_file_lost_power(kept_path("used")));
+    kept_copy("unmade", "a");
+    put("unmade", offsetof(struct keep_header, made), zeros, sizeof(uint64_t));
+    assert_true(memory_pool_file_lost_power(kept_path("unmade")));
+    kept_copy("nobody", "a");
+    put("nobody", formatted, zeros, sizeof(uint64_t));
+    assert_true(memory_pool_file_lost_power(kept_path("nobody")));
+    memory_node_destroy(node); /* in order: it outlives the machine */
+    put("a", at, &boot, sizeof boot);
+    assert_false(memory_pool_file_lost_power(kept_path("a")));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -416,6 +450,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_file_has_one_process, setup, teardown),
         cmocka_unit_test_setup_teardown(no_room_is_an_error, setup, teardown),
         cmocka_unit_test_setup_teardown(files_of_another_boot, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_power_takes, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
