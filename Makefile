@@ -1,12 +1,12 @@
 # Banyan's front door. The logic stands in scripts/; meson does the building, in build/.
 # Variables: BUILD (folder, build), PREFIX (install, /usr/local), DESTDIR, ARGS (for serve, bench, bench-redis, soak,
-# soak-rdma, redis-suite, test-rdma, coverage, models).
+# soak-rdma, soak-power, redis-suite, test-rdma, coverage, models).
 
 BUILD  ?= build
 PREFIX ?= /usr/local
 export BUILD
 
-.PHONY: build serve demo soak soak-rdma test test-rdma quick redis-suite coverage fuzz mutants bench bench-redis deb models check-style lint sanitize tsan install deps clean help
+.PHONY: build serve demo soak soak-rdma soak-power test test-rdma quick redis-suite coverage fuzz mutants bench bench-redis deb models check-style lint sanitize tsan install deps clean help
 .DEFAULT_GOAL := build
 
 build: ## build the library, the programs and the tests (build/gcc)
@@ -81,6 +81,11 @@ soak: ## simulated and real clusters under every fault, without end (ARGS="--min
 soak-rdma: ## clusters over RDMA under every fault, in virtual machines (ARGS="--minutes 120")
 	@scripts/setup --check --quiet || scripts/setup
 	@scripts/soak-rdma $(ARGS)
+
+soak-power: ## banyan serve at the disk levels in virtual machines whose power is cut, on ext4 and XFS (ARGS="--cuts 25")
+	@scripts/setup --check --quiet || scripts/setup
+	@scripts/test build
+	@scripts/power-guest $(ARGS)
 
 deb: ## Debian packages, in build/deb
 	@scripts/deb
