@@ -48,7 +48,8 @@ static void apply(struct power_value *value, const struct power_change *change)
         return;
     value->present = true;
     value_grow(value, (change->kind == POWER_SET ? 0 : at) + change->length);
-    fill(value->bytes + (change->kind == POWER_SET ? 0 : at), change->seed, change->length);
+    if (change->length)
+        fill(value->bytes + (change->kind == POWER_SET ? 0 : at), change->seed, change->length);
     if (change->kind == POWER_SET)
         value->expires = change->expires;
 }
