@@ -324,11 +324,15 @@ static void whole(struct home *home)
 {
     struct durable_stats stats;
     directory_open(home, false, HELD);
+    const bool safe = durable_safe(home->durable, 0);
+    durable_stats(home->durable, &stats);
+    assert_false(safe && stats.behind); /* of a former life's changes nothing is safe before that */
     do {
         task_sleep(1000000);
         durable_stats(home->durable, &stats);
     } while (stats.behind);
     assert_int_equal(stats.saves, 1);
+    assert_true(durable_safe(home->durable, 0));
 }
 
 static void behind_then_whole(struct home *home)
