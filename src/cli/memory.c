@@ -251,7 +251,7 @@ static int data_open(struct daemon *daemon, struct error *error)
 
 static int journal_start(struct daemon *daemon, struct error *error)
 {
-    const struct memoryd_disk_options options = {.disk = daemon->directory,
+    const struct persist_disk_options options = {.disk = daemon->directory,
                                                  .always = daemon->settings.durability == DURABILITY_ALWAYS};
     return wants_journal(&daemon->settings)
                ? memoryd_disk_create(&daemon->disk, daemon->node, &options, error)

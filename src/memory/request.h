@@ -27,7 +27,7 @@
     OWN(MEMORY_BOARD, 9, 8, memory_board_service)                                                            \
     OTHER(MEMORY_PROCESSES, 17, 5) /* the daemon's: memoryd/processes.c; what is asked: fabric/wire.h */     \
     OWN(MEMORY_LOG, 22, 6, memory_log_service)                                                               \
-    OTHER(MEMORY_PERSIST, 28, 1) /* the daemon's: memoryd/disk.c; what is asked: fabric/wire.h */
+    OTHER(MEMORY_PERSIST, 28, 1) /* of those with a disk: persist/disk.c; what is asked: fabric/wire.h */
 
 #define MEMORY_KIND_OWN(name, number, kinds, service) name = (number), name##_LAST = (number) + (kinds)-1,
 #define MEMORY_KIND_OTHER(name, number, kinds)        name = (number), name##_LAST = (number) + (kinds)-1,

@@ -1,220 +1,24 @@
-/* disk.c - see disk.h. Tickets are drawn by I/O threads; the disk's thread alone touches the journal. */
+/* disk.c - see disk.h. */
 #include "memoryd/disk.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/log.h"
-#include "base/task.h"
-#include "disk/manifest.h"
 #include "memoryd/loop.h"
-#include "persist/drain.h"
-
-#define SECOND UINT64_C(1000000000)
-/* A full disk is said so often at most. */
-#define FULL_SAID_NS (10 * SECOND)
-/* Memory nodes of a cluster, as far as a drain can name them. */
-#define NODES_MAX 64u
 
 struct memoryd_disk {
-    struct memory_node *node;
-    struct memoryd_disk_options options;
+    struct persist_disk *kept; /* owned */
     struct memoryd *daemon;
-    struct journal *journal;     /* owned */
-    struct persist_drain *drain; /* owned */
     struct thread *thread;
-    int wake;       /* eventfd */
-    bool ready;     /* atomic: journal and drain are there */
-    bool stopping;  /* atomic */
-    uint64_t asked; /* atomic: the last ticket that was drawn */
-    uint64_t done;  /* atomic: up to here it is known what came of them */
-    int failed;     /* atomic: why nothing is promised any more; 0: it is */
-    uint64_t full_said, elsewhere, elsewhere_said;
-
-    struct spinlock lock; /* guards what follows */
-    uint64_t safe;        /* tickets up to this one are on the disk */
-    int status;           /* of the others up to `done` */
-    bool full;
-    uint64_t bytes, persists, syncs, sync_ns_max, began; /* began: the last pass that came to its end */
-    struct persist_drain_stats stats;
+    int wake;      /* eventfd */
+    bool stopping; /* atomic */
 };
 
-/* ---- whose journal it is ---- */
-
-static int lost_pool(const struct memoryd_disk *disk, const struct manifest *manifest, struct error *error)
-{
-    return error_set(error, BANYAN_EINVAL,
-                     "%.80s has the journal of memory node %" PRIu32 " of cluster %016" PRIx64
-                     ", but the pool beside it belongs to no cluster: the pool was lost. 'banyan recover "
-                     "--data' reads what the journal has; start this memory node with another directory",
-                     disk_path(disk->options.disk), manifest->node, manifest->cluster);
-}
-
-/* The directory has no journal. It may begin one of a pool that holds nothing: nothing else brings its data
- * to the disk. */
-static int manifest_begin(struct memoryd_disk *disk, const struct memory_status_reply *told,
-                          struct error *error)
-{
-    struct manifest first = {
-        .cluster = told->cluster_id, .node = (uint32_t)told->node, .nodes = (uint32_t)told->node_count};
-    if (told->blocks_used > 0)
-        return error_set(error, BANYAN_EINVAL,
-                         "%.80s has no journal, and the pool holds data that would never come to the disk: "
-                         "write it to a file with 'banyan dump', begin with an empty directory, and load it "
-                         "with 'banyan load'",
-                         disk_path(disk->options.disk));
-    return manifest_replace(disk->options.disk, NULL, &first, error);
-}
-
-static int journal_begin_at(struct memoryd_disk *disk, const struct memory_status_reply *told, uint64_t from,
-                            struct error *error)
-{
-    const struct fabric_target *targets[NODES_MAX] = {NULL};
-    const struct journal_options options = {.cluster = told->cluster_id,
-                                            .node = (uint32_t)told->node,
-                                            .from = from,
-                                            .file_bytes = disk->options.file_bytes,
-                                            .seed = disk->options.seed};
-    struct journal_reader reader = {.visit = NULL};
-    if (told->node_count > NODES_MAX)
-        return error_set(error, BANYAN_ENOTSUP,
-                         "memory node: a cluster of %" PRIu64 " memory nodes; with a journal at most %u",
-                         told->node_count, NODES_MAX);
-    targets[told->node] = memory_node_target(disk->node);
-    int status = journal_open(&disk->journal, disk->options.disk, &options, &reader, error);
-    if (!status)
-        status =
-            persist_drain_create(&disk->drain, targets, (uint16_t)told->node_count, disk->journal, error);
-    if (status)
-        return status;
-    log_info("memory node %" PRIu64 ": journal in %s: %" PRIu64 " records in %u files%s", told->node,
-             disk_path(disk->options.disk), reader.report.records, reader.report.files,
-             reader.report.cut_bytes ? ", a torn tail was cut" : "");
-    spinlock_lock(&disk->lock);
-    disk->began = task_now();
-    spinlock_unlock(&disk->lock);
-    /* release: pairs with the acquire in disk_round */
-    atomic_store_release(&disk->ready, true);
-    return 0;
-}
-
-int memoryd_disk_format(struct memoryd_disk *disk, struct error *error)
-{
-    struct memory_status_reply told;
-    struct manifest manifest;
-    if (!disk)
-        return 0;
-    memory_node_status(disk->node, &told);
-    int status = manifest_open(disk->options.disk, told.cluster_id, (uint32_t)told.node,
-                               (uint32_t)told.node_count, &manifest, error);
-    const uint64_t from = status ? 0 : manifest.position;
-    if (!status)
-        manifest_free(&manifest);
-    if (status == BANYAN_ENOTFOUND)
-        status = manifest_begin(disk, &told, error);
-    return status ? status : journal_begin_at(disk, &told, from, error);
-}
-
-int memoryd_disk_may_format(const struct memoryd_disk *disk, struct error *error)
-{
-    /* relaxed: no format runs beside another one */
-    return disk && atomic_load_relaxed(&disk->ready)
-               ? error_set(error, BANYAN_EEXIST,
-                           "%.80s has the journal of what this memory node holds: for a new cluster start it "
-                           "with another directory",
-                           disk_path(disk->options.disk))
-               : 0;
-}
-
-/* ---- passes ---- */
-
-static bool is_full(int status)
-{
-    return status == BANYAN_ENOSPC || status == BANYAN_ENOMEM;
-}
-
-static void complain(struct memoryd_disk *disk, int status, const struct error *error)
-{
-    const uint64_t now = task_now();
-    if (!is_full(status)) {
-        /* release: whoever is refused has been told why here */
-        atomic_store_release(&disk->failed, status);
-        log_error("memory node: THE JOURNAL HAS FAILED, nothing that is written from now on is safe from "
-                  "power, and commits that ask for that fail until this memory node is started again: %s",
-                  error->text);
-    } else if (!disk->full_said || now - disk->full_said >= FULL_SAID_NS) {
-        disk->full_said = now;
-        log_warning("memory node: the journal has no room, owners' logs fill up: %s", error->text);
-    }
-}
-
-/* A long value has pieces on another memory node: this one cannot copy them. */
-static void warn_elsewhere(struct memoryd_disk *disk)
-{
-    struct persist_drain_stats stats;
-    const uint64_t now = task_now();
-    persist_drain_stats(disk->drain, &stats);
-    if (stats.elsewhere == disk->elsewhere || (disk->elsewhere && now - disk->elsewhere_said < FULL_SAID_NS))
-        return;
-    disk->elsewhere = stats.elsewhere;
-    disk->elsewhere_said = now;
-    log_warning("memory node: of %" PRIu64
-                " changes the journal has no value, since parts of it lie on other "
-                "memory nodes: they DO NOT OUTLIVE POWER",
-                stats.elsewhere);
-}
-
-static int pass(struct memoryd_disk *disk, struct error *error)
-{
-    uint64_t safe;
-    int status = persist_drain_pass(disk->drain, error);
-    warn_elsewhere(disk);
-    return status ? status : journal_sync(disk->journal, &safe, error);
-}
-
-/* What came of tickets up to this one. */
-static void settle(struct memoryd_disk *disk, uint64_t ticket, uint64_t began, int status)
-{
-    const uint64_t took = task_now() - began;
-    spinlock_lock(&disk->lock);
-    disk->status = status;
-    disk->full = is_full(status);
-    if (!status) {
-        disk->safe = ticket;
-        disk->began = began;
-        disk->syncs++;
-        disk->sync_ns_max = took > disk->sync_ns_max ? took : disk->sync_ns_max;
-    }
-    disk->bytes = disk_used(disk->options.disk);
-    persist_drain_stats(disk->drain, &disk->stats);
-    spinlock_unlock(&disk->lock);
-    if (atomic_load_relaxed(&disk->done) == ticket) /* nobody waits */
-        return;
-    atomic_store_release(&disk->done, ticket); /* release: status and `safe` */
-    for (unsigned i = 0; disk->daemon && i < disk->daemon->loop_count; i++)
-        memoryd_loop_wake(&disk->daemon->loops[i]);
-}
-
-static void disk_round(struct memoryd_disk *disk)
-{
-    struct error error = {0};
-    if (!atomic_load_acquire(&disk->ready)) /* acquire: what begins the journal */
-        return;
-    /* acquire: what those have written who drew tickets up to this one */
-    const uint64_t ticket = atomic_load_acquire(&disk->asked), began = task_now();
-    int status = atomic_load_relaxed(&disk->failed); /* this thread's own */
-    if (!status) {
-        status = pass(disk, &error);
-        if (status)
-            complain(disk, status, &error);
-    }
-    settle(disk, ticket, began, status);
-}
+/* ---- the thread ---- */
 
 static void disk_wait(struct memoryd_disk *disk)
 {
@@ -231,122 +35,24 @@ static void disk_main(void *argument)
     struct memoryd_disk *disk = argument;
     while (!atomic_load_acquire(&disk->stopping)) { /* acquire: what I/O threads have done is seen below */
         disk_wait(disk);
-        disk_round(disk);
+        persist_disk_round(disk->kept);
     }
-    disk_round(disk);
+    persist_disk_round(disk->kept);
 }
 
-static void disk_wake(const struct memoryd_disk *disk)
+static void disk_wake(void *context)
 {
+    const struct memoryd_disk *disk = context;
     const uint64_t one = 1;
     ssize_t written = write(disk->wake, &one, sizeof one);
     (void)written; /* it fails only where the thread is awake already */
 }
 
-/* ---- the service ---- */
-
-static int serve(void *context, struct memory_call *call)
+static void loops_wake(void *context)
 {
-    struct memoryd_disk *disk = context;
-    if (call->length != sizeof(struct wire_persist_request))
-        return BANYAN_EINVAL;
-    const int failed = atomic_load_acquire(&disk->failed); /* acquire: see complain */
-    if (failed)
-        return failed;
-    if (!call->defers)
-        return BANYAN_EBUSY;
-    /* release: what this caller has written before is seen by the pass that settles the ticket */
-    call->ticket = atomic_add_release(&disk->asked, UINT64_C(1)) + 1;
-    spinlock_lock(&disk->lock);
-    disk->persists++;
-    spinlock_unlock(&disk->lock);
-    disk_wake(disk);
-    return MEMORY_DEFERRED;
-}
-
-static void report(void *context, struct memory_status_reply *status)
-{
-    struct memoryd_disk *disk = context;
-    const uint64_t now = task_now();
-    status->durability = memoryd_disk_level(disk, disk->node);
-    status->disk_failed = atomic_load_relaxed(&disk->failed) != 0; /* statistics */
-    spinlock_lock(&disk->lock);
-    status->disk_bytes = disk->bytes;
-    status->disk_full = disk->full;
-    status->disk_syncs_total = disk->syncs;
-    status->disk_frames_total = disk->stats.frames;
-    status->disk_entries_total = disk->stats.entries;
-    status->disk_blocks_total = disk->stats.blocks;
-    status->disk_stale_total = disk->stats.stale;
-    status->disk_elsewhere_total = disk->stats.elsewhere;
-    status->disk_persists_total = disk->persists;
-    status->disk_sync_ns_max = disk->sync_ns_max;
-    status->disk_behind_ms = disk->began && now > disk->began ? (now - disk->began) / 1000000 : 0;
-    spinlock_unlock(&disk->lock);
-}
-
-const struct memory_service memoryd_persist_service = {
-    .name = "persist", .roles = MEMORY_ROLE_DATA, .serve = serve, .report = report};
-
-bool memoryd_disk_outcome(struct memoryd_disk *disk, uint64_t ticket, int *status)
-{
-    if (ticket > atomic_load_acquire(&disk->done)) /* acquire: see settle */
-        return false;
-    spinlock_lock(&disk->lock);
-    *status = ticket <= disk->safe ? 0 : disk->status;
-    spinlock_unlock(&disk->lock);
-    return true;
-}
-
-uint64_t memoryd_disk_settled(const struct memoryd_disk *disk)
-{
-    return disk ? atomic_load_acquire(&disk->done) : 0; /* acquire: see settle */
-}
-
-uint32_t memoryd_disk_level(const struct memoryd_disk *disk, struct memory_node *node)
-{
-    if (disk)
-        return disk->options.always ? FABRIC_KEPT_ON_DISK_ALWAYS : FABRIC_KEPT_ON_DISK;
-    return memory_node_instance(node) ? FABRIC_KEPT_IN_FILE : FABRIC_KEPT_IN_MEMORY;
-}
-
-/* ---- life ---- */
-
-/* The memory node belongs to a cluster already, or none must be known to the directory. */
-static int disk_open_first(struct memoryd_disk *disk, struct error *error)
-{
-    struct memory_status_reply told;
-    struct manifest manifest;
-    memory_node_status(disk->node, &told);
-    if (told.cluster_id)
-        return memoryd_disk_format(disk, error);
-    int status = manifest_read(disk->options.disk, &manifest, error);
-    if (status)
-        return status == BANYAN_ENOTFOUND ? 0 : status;
-    status = lost_pool(disk, &manifest, error);
-    manifest_free(&manifest);
-    return status;
-}
-
-int memoryd_disk_create(struct memoryd_disk **made, struct memory_node *node,
-                        const struct memoryd_disk_options *options, struct error *error)
-{
-    struct memoryd_disk *disk = calloc(1, sizeof *disk);
-    *made = NULL;
-    if (!disk)
-        return error_set(error, BANYAN_ENOMEM, "no memory for a memory node's disk");
-    disk->node = node;
-    disk->options = *options;
-    disk->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int status = disk->wake < 0 ? error_set(error, BANYAN_ENOMEM, "memory node: no eventfd for its disk: %s",
-                                            strerror(errno))
-                                : disk_open_first(disk, error);
-    if (status) {
-        memoryd_disk_destroy(disk);
-        return status;
-    }
-    *made = disk;
-    return 0;
+    const struct memoryd_disk *disk = context;
+    for (unsigned i = 0; disk->daemon && i < disk->daemon->loop_count; i++)
+        memoryd_loop_wake(&disk->daemon->loops[i]);
 }
 
 int memoryd_disk_start(struct memoryd_disk *disk, struct memoryd *daemon, struct error *error)
@@ -366,13 +72,70 @@ void memoryd_disk_stop(struct memoryd_disk *disk)
     disk->daemon = NULL;
 }
 
+/* ---- for the daemon ---- */
+
+struct persist_disk *memoryd_disk_kept(const struct memoryd_disk *disk)
+{
+    return disk->kept;
+}
+
+int memoryd_disk_may_format(const struct memoryd_disk *disk, struct error *error)
+{
+    return disk ? persist_disk_may_format(disk->kept, error) : 0;
+}
+
+int memoryd_disk_format(struct memoryd_disk *disk, struct error *error)
+{
+    return disk ? persist_disk_format(disk->kept, error) : 0;
+}
+
+uint32_t memoryd_disk_level(const struct memoryd_disk *disk, struct memory_node *node)
+{
+    if (disk)
+        return persist_disk_level(disk->kept);
+    return memory_node_instance(node) ? FABRIC_KEPT_IN_FILE : FABRIC_KEPT_IN_MEMORY;
+}
+
+bool memoryd_disk_outcome(struct memoryd_disk *disk, uint64_t ticket, int *status)
+{
+    return persist_disk_outcome(disk->kept, ticket, status);
+}
+
+uint64_t memoryd_disk_settled(const struct memoryd_disk *disk)
+{
+    return disk ? persist_disk_settled(disk->kept) : 0;
+}
+
+/* ---- life ---- */
+
+int memoryd_disk_create(struct memoryd_disk **made, struct memory_node *node,
+                        const struct persist_disk_options *options, struct error *error)
+{
+    struct memoryd_disk *disk = calloc(1, sizeof *disk);
+    *made = NULL;
+    if (!disk)
+        return error_set(error, BANYAN_ENOMEM, "no memory for a memory node's disk");
+    disk->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int status = disk->wake < 0 ? error_set(error, BANYAN_ENOMEM, "memory node: no eventfd for its disk: %s",
+                                            strerror(errno))
+                                : persist_disk_create(&disk->kept, node, options, error);
+    if (status) {
+        memoryd_disk_destroy(disk);
+        return status;
+    }
+    const struct persist_disk_listener listener = {
+        .asked = disk_wake, .settled = loops_wake, .context = disk};
+    persist_disk_listen(disk->kept, &listener);
+    *made = disk;
+    return 0;
+}
+
 void memoryd_disk_destroy(struct memoryd_disk *disk)
 {
     if (!disk)
         return;
     memoryd_disk_stop(disk);
-    persist_drain_destroy(disk->drain);
-    journal_close(disk->journal);
+    persist_disk_destroy(disk->kept);
     if (disk->wake >= 0)
         close(disk->wake);
     free(disk);

@@ -171,7 +171,8 @@ static void register_services(struct memoryd *daemon)
     memory_node_register(daemon->node, &memoryd_processes_service, MEMORY_PROCESSES, processes, daemon);
     memory_node_register(daemon->node, &memoryd_staging_service, 0, 0, daemon);
     if (daemon->disk != NULL)
-        memory_node_register(daemon->node, &memoryd_persist_service, MEMORY_PERSIST, 1, daemon->disk);
+        memory_node_register(daemon->node, &persist_disk_service, MEMORY_PERSIST, 1,
+                             memoryd_disk_kept(daemon->disk));
     daemon->registered = true;
 }
 
@@ -180,7 +181,7 @@ static void unregister_services(struct memoryd *daemon)
     if (!daemon->registered)
         return;
     if (daemon->disk != NULL)
-        memory_node_unregister(daemon->node, &memoryd_persist_service, daemon->disk);
+        memory_node_unregister(daemon->node, &persist_disk_service, memoryd_disk_kept(daemon->disk));
     memory_node_unregister(daemon->node, &memoryd_staging_service, daemon);
     memory_node_unregister(daemon->node, &memoryd_processes_service, daemon);
     memory_node_unregister(daemon->node, &memoryd_peers_service, daemon);

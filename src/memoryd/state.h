@@ -70,8 +70,6 @@ struct memoryd {
 
 /* What compute nodes ask about each other (processes.c). Its context is the daemon. */
 extern const struct memory_service memoryd_processes_service;
-/* PERSIST, and the disk's part of STATUS (disk.c). Its context is the daemon's disk. */
-extern const struct memory_service memoryd_persist_service;
 /* PEERS, and the daemon's part of STATUS (status.c). Its context is the daemon. */
 extern const struct memory_service memoryd_peers_service;
 

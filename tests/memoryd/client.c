@@ -68,7 +68,7 @@ int site_open(struct site *site, const struct site_options *options)
     if (memoryd_locks(&daemon, &pool, &error) || memory_node_create(&site->node, &pool, &error))
         fail_msg("%s", error.text);
     if (options->disk) {
-        const struct memoryd_disk_options disk = {.disk = options->disk, .always = options->always};
+        const struct persist_disk_options disk = {.disk = options->disk, .always = options->always};
         if ((!options->unformatted &&
              memory_node_format(site->node, SITE_CLUSTER, number, (uint16_t)(number + 1), &error)) ||
             memoryd_disk_create(&site->disk, site->node, &disk, &error))

@@ -423,7 +423,7 @@ static void test_no_disk(void **state)
 
 static int begin(struct memory_node *node, struct disk *disk, struct memoryd_disk **made, struct error *error)
 {
-    const struct memoryd_disk_options options = {.disk = disk};
+    const struct persist_disk_options options = {.disk = disk};
     *error = (struct error){0};
     return memoryd_disk_create(made, node, &options, error);
 }
