@@ -12,7 +12,7 @@
 #include "base/task.h"
 #include "base/thread.h"
 #include "base/wakeup.h"
-#include "pool/pool.h"
+#include "durable/session.h"
 
 #define SECOND_NS        UINT64_C(1000000000)
 #define LATE_NS          (2 * SECOND_NS)  /* writers wait while the disk is further behind */
@@ -37,9 +37,7 @@ enum save { SAVE_NONE, SAVE_ASKED, SAVE_RUNS, SAVE_WRITTEN, SAVE_BROKEN };
 struct helper {
     struct durable *durable;
     struct thread *thread;
-    struct pool_worker *worker;
-    struct tree_session *tree;
-    struct store_session *session;
+    struct durable_session session;
 };
 
 struct durable {
@@ -327,25 +325,10 @@ int durable_attach(struct durable *durable, const struct durable_pools *pools, u
 
 /* ---- threads ---- */
 
-static void helper_close(struct helper *helper)
-{
-    if (helper->session)
-        store_session_destroy(helper->session);
-    tree_session_destroy(helper->tree);
-    if (helper->worker)
-        pool_worker_destroy(helper->worker);
-    *helper = (struct helper){.durable = helper->durable};
-}
-
 static int helper_open(struct durable *durable, struct helper *helper, struct error *error)
 {
     helper->durable = durable;
-    int status = pool_worker_create(&helper->worker, tree_compute_pool(durable->pools.compute), error);
-    if (!status)
-        status = tree_session_create(&helper->tree, durable->pools.compute, helper->worker, error);
-    if (!status)
-        status = store_session_create(&helper->session, durable->pools.store, helper->tree, error);
-    return status;
+    return durable_session_open(&helper->session, durable->pools.store, durable->pools.compute, error);
 }
 
 /* ---- checkpoints ---- */
@@ -395,7 +378,7 @@ static void save_write(struct durable *durable, struct helper *helper)
     while (more == 1 &&
            !atomic_load_acquire(&durable->stopping)) { /* acquire: a flag that orders nothing else */
         const uint64_t begun = task_now();
-        more = checkpoint_step(durable->checkpoint, helper->session, STEP_KEYS, &durable->save_error);
+        more = checkpoint_step(durable->checkpoint, helper->session.store, STEP_KEYS, &durable->save_error);
         task_sleep(task_now() - begun);
     }
     if (more == 1)
@@ -465,7 +448,7 @@ static void save_end(struct durable *durable, struct helper *helper)
     int status = whole ? 0 : durable->save_error.code;
     if (durable->checkpoint) {
         struct error error = {0};
-        int ended = checkpoint_end(durable->checkpoint, helper->session, whole, &error);
+        int ended = checkpoint_end(durable->checkpoint, helper->session.store, whole, &error);
         if (ended && !status) {
             durable->save_error = error;
             status = ended;
@@ -543,7 +526,7 @@ static int keep_once(struct durable *durable, struct helper *helper)
     if (durable->options.always)
         feed_gather(durable->feed, durable->sync_ns / 2);
     const uint64_t begun = task_now();
-    int status = keeper_pass(durable->keeper, helper->session, &error);
+    int status = keeper_pass(durable->keeper, helper->session.store, &error);
     durable->sync_ns = task_now() - begun;
     durable->cramped = status == BANYAN_EBUSY;
     if (durable->cramped && save_state(durable) == SAVE_NONE && durable->save_failed) { /* it waits in vain */
@@ -628,7 +611,7 @@ int durable_stop(struct durable *durable, struct error *error)
         save_end(durable, &durable->keeps);
     status = feed_error(durable->feed, error);
     if (status != BANYAN_EUNKNOWN) /* a disk that is full or slow may take it now */
-        status = keeper_pass_beyond(durable->keeper, durable->keeps.session, error);
+        status = keeper_pass_beyond(durable->keeper, durable->keeps.session.store, error);
     if (!status && feed_missed(durable->feed))
         status = error_set(error, BANYAN_ENOSPC, "%s: there was no room for them", disk_path(durable->disk));
     if (!status && !durable->behind)
@@ -649,9 +632,9 @@ void durable_close(struct durable *durable)
     if (durable->feed)
         threads_end(durable);
     if (durable->checkpoint) /* durable_stop was not called */
-        (void)checkpoint_end(durable->checkpoint, durable->keeps.session, false, &ignored);
-    helper_close(&durable->keeps);
-    helper_close(&durable->saves);
+        (void)checkpoint_end(durable->checkpoint, durable->keeps.session.store, false, &ignored);
+    durable_session_close(&durable->keeps.session);
+    durable_session_close(&durable->saves.session);
     keeper_destroy(durable->keeper);
     feed_destroy(durable->feed);
     journal_close(durable->journal);

@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "base/task.h"
 #include "base/thread.h"
+#include "durable/session.h"
 #include "format/key.h"
-#include "pool/pool.h"
 
 #define BATCH_KEYS  256u
 #define BATCH_BYTES ((size_t)1 << 20)
@@ -164,23 +164,13 @@ static void putter_main(void *context)
 {
     struct putter *putter = context;
     struct recovery *recovery = putter->recovery;
-    struct pool_worker *worker = NULL;
-    struct tree_session *tree = NULL;
-    struct store_session *session = NULL;
+    struct durable_session session;
     struct error error = {0};
-    int status = pool_worker_create(&worker, tree_compute_pool(recovery->compute), &error);
-    if (!status)
-        status = tree_session_create(&tree, recovery->compute, worker, &error);
-    if (!status)
-        status = store_session_create(&session, recovery->store, tree, &error);
-    if (status)
+    if (durable_session_open(&session, recovery->store, recovery->compute, &error))
         fail(recovery, &error);
-    if (!status)
-        putter_run(putter, session);
-    if (session)
-        store_session_destroy(session);
-    tree_session_destroy(tree);
-    pool_worker_destroy(worker);
+    else
+        putter_run(putter, session.store);
+    durable_session_close(&session);
 }
 
 /* ---- filling ---- */
@@ -444,22 +434,12 @@ int recovery_run(const struct recovery_source *source, struct store *store, stru
 {
     struct recovery recovery = {
         .source = source, .store = store, .compute = compute, .progress = progress, .context = context};
-    struct pool_worker *worker = NULL;
-    struct tree_session *tree = NULL;
-    struct store_session *session = NULL;
+    struct durable_session session;
     assert(threads);
-    int status = pool_worker_create(&worker, tree_compute_pool(compute), error);
+    int status = durable_session_open(&session, store, compute, error);
     if (!status)
-        status = tree_session_create(&tree, compute, worker, error);
-    if (!status)
-        status = store_session_create(&session, store, tree, error);
-    if (!status)
-        status = run(&recovery, session, threads, error);
-    if (session)
-        store_session_destroy(session);
-    tree_session_destroy(tree);
-    if (worker)
-        pool_worker_destroy(worker);
+        status = run(&recovery, session.store, threads, error);
+    durable_session_close(&session);
     *keys = recovery.done.keys;
     return status;
 }
