@@ -298,8 +298,10 @@ static int write_kept_catalogue(struct process *process, struct tree_session *se
     return tree_format(session);
 }
 
-/* Writes an empty catalogue: to a fresh pool. */
-static int write_catalogue(struct process *process, struct error *error)
+/* Calls the function with a session of its own, which is not needed afterwards. */
+static int with_session(struct process *process,
+                        int (*function)(struct process *process, struct tree_session *session),
+                        struct error *error)
 {
     struct pool_worker *worker = NULL;
     struct tree_session *session = NULL;
@@ -307,13 +309,25 @@ static int write_catalogue(struct process *process, struct error *error)
     if (!status)
         status = tree_session_create(&session, process->compute, worker, error);
     if (!status) {
-        status = kept(process) ? write_kept_catalogue(process, session) : tree_format(session);
+        status = function(process, session);
         if (status)
             *error = *tree_session_error(session);
     }
     tree_session_destroy(session);
     pool_worker_destroy(worker);
     return status;
+}
+
+/* Writes an empty catalogue: to a fresh pool. */
+static int write_catalogue(struct process *process, struct tree_session *session)
+{
+    return kept(process) ? write_kept_catalogue(process, session) : tree_format(session);
+}
+
+/* The keeper's own handle of the store. */
+static int open_durable_store(struct process *process, struct tree_session *session)
+{
+    return store_open(&process->durable_store, session, SERVER_STORE_NAME, true);
 }
 
 static void tell_loading(void *context, const struct recovery_progress *progress)
@@ -324,23 +338,12 @@ static void tell_loading(void *context, const struct recovery_progress *progress
                 (unsigned long long)progress->keys, (unsigned long long)progress->of);
 }
 
-/* The keeper's own handle of the store, and what the disk holds, if the pools are new. */
+/* The keeper, and what the disk holds, if the pools are new. */
 static int attach_disk(struct process *process, struct error *error)
 {
-    struct pool_worker *worker = NULL;
-    struct tree_session *session = NULL;
     const uint64_t begun = task_now();
     uint64_t keys = 0;
-    int status = pool_worker_create(&worker, tree_compute_pool(process->compute), error);
-    if (!status)
-        status = tree_session_create(&session, process->compute, worker, error);
-    if (!status) {
-        status = store_open(&process->durable_store, session, SERVER_STORE_NAME, true);
-        if (status)
-            *error = *tree_session_error(session);
-    }
-    tree_session_destroy(session);
-    pool_worker_destroy(worker);
+    int status = with_session(process, open_durable_store, error);
     const struct durable_pools pools = {
         .cluster = process->data.cluster,
         .compute = process->compute,
@@ -380,7 +383,7 @@ static int open_pool(struct process *process, struct error *error)
     if (!status)
         status = tree_compute_create(&process->compute, process->fabric, &switches, error);
     if (!status && (embedded(process) || process->settings.format))
-        status = write_catalogue(process, error);
+        status = with_session(process, write_catalogue, error);
     if (!status && process->durable)
         status = attach_disk(process, error);
     if (!status && !embedded(process))
