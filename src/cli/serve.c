@@ -113,6 +113,12 @@ static const char *pools_path(const struct process *process)
     return pools && pools[0] ? pools : process->settings.data;
 }
 
+/* Where journal and checkpoints are. */
+static void disk_directory(const struct process *process, char path[PATH_MAX])
+{
+    snprintf(path, PATH_MAX, "%s/" DATA_DISK, process->settings.data);
+}
+
 static bool on_disk(const struct process *process)
 {
     return process->settings.durability >= SERVE_DISK_SECOND;
@@ -195,7 +201,7 @@ static int open_disk(struct process *process, struct data_wishes *wishes, struct
     int status = data_directory_make(settings->data, error);
     if (status)
         return status;
-    snprintf(path, sizeof path, "%s/" DATA_DISK, settings->data);
+    disk_directory(process, path);
     status = durable_open(&process->durable, path, &options, error);
     if (status || !durable_cluster(process->durable))
         return status;
@@ -213,7 +219,7 @@ static int open_disk(struct process *process, struct data_wishes *wishes, struct
 static int disown_disk(const struct process *process, struct error *error)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/" DATA_DISK, process->settings.data);
+    disk_directory(process, path);
     if (access(path, F_OK))
         return 0;
     if (data_directory_lost(pools_path(process)))
