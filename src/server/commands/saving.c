@@ -28,54 +28,43 @@ static bool ends(const struct server_call *call)
     return call->connection->thread->stopping || call->connection->dead;
 }
 
-void bgsave_run(struct server_call *call)
+/* Asks for a checkpoint, or replies why there is none: `busy`, where one is under way. */
+static bool save_or_reply(struct server_call *call, struct durable *durable, const char *busy)
 {
     struct error error = {0};
+    int status = durable_save(durable, &error);
+    if (status)
+        resp_error(call->reply, "ERR %s", status == BANYAN_EBUSY ? busy : error.text);
+    return !status;
+}
+
+void bgsave_run(struct server_call *call)
+{
     if (call->count > 2 || (call->count == 2 && !server_argument_is(&call->arguments[1], "SCHEDULE"))) {
         server_reply_syntax(call);
         return;
     }
     struct durable *durable = durable_or_reply(call);
-    if (!durable)
-        return;
-    int status = durable_save(durable, &error);
-    if (status == BANYAN_EBUSY)
-        resp_error(call->reply, "ERR Background save already in progress");
-    else if (status)
-        resp_error(call->reply, "ERR %s", error.text);
-    else
+    if (durable && save_or_reply(call, durable, "Background save already in progress"))
         resp_simple(call->reply, "Background saving started");
 }
 
 void bgrewriteaof_run(struct server_call *call)
 {
-    struct error error = {0};
     struct durable *durable = durable_or_reply(call);
-    if (!durable)
-        return;
-    int status = durable_save(durable, &error);
-    if (status == BANYAN_EBUSY)
-        resp_error(call->reply, "ERR Background append only file rewriting already in progress");
-    else if (status)
-        resp_error(call->reply, "ERR %s", error.text);
-    else
+    if (durable && save_or_reply(call, durable, "Background append only file rewriting already in progress"))
         resp_simple(call->reply, "Background append only file rewriting started");
 }
 
 void save_run(struct server_call *call)
 {
     struct durable_stats before, now;
-    struct error error = {0};
     struct durable *durable = durable_or_reply(call);
     if (!durable)
         return;
     durable_stats(durable, &before);
-    int status = durable_save(durable, &error);
-    if (status) {
-        resp_error(call->reply, "ERR %s",
-                   status == BANYAN_EBUSY ? "Background save already in progress" : error.text);
+    if (!save_or_reply(call, durable, "Background save already in progress"))
         return;
-    }
     do {
         task_sleep(LOOK_NS);
         durable_stats(durable, &now);
