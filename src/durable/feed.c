@@ -53,9 +53,8 @@ struct feed {
     unsigned waiting, answered; /* in the list; and how many the last pass let go */
     uint64_t hurried;           /* a pass up to which tasks wait without being in the list */
     struct error error;
-    uint64_t pass_since; /* when the oldest change of the pass under way was marked; 0: it has none */
     struct task *keeper; /* sleeps; NULL: it does not */
-    uint32_t wanted;     /* atomic: it is to go on */
+    bool wanted;         /* it is to go on */
 };
 
 /* ---- life ---- */
@@ -111,7 +110,7 @@ void feed_destroy(struct feed *feed)
 void feed_wake(struct feed *feed)
 {
     spinlock_lock(&feed->lock);
-    atomic_store_relaxed(&feed->wanted, 1); /* the lock orders it */
+    feed->wanted = true;
     struct task *keeper = feed->keeper;
     feed->keeper = NULL;
     if (keeper)
@@ -122,9 +121,9 @@ void feed_wake(struct feed *feed)
 static bool wanted_take(struct feed *feed, bool parks)
 {
     spinlock_lock(&feed->lock);
-    const bool wanted = atomic_load_relaxed(&feed->wanted); /* the lock orders it */
+    const bool wanted = feed->wanted;
     feed->keeper = parks && !wanted ? task_self() : NULL;
-    atomic_store_relaxed(&feed->wanted, 0); /* likewise */
+    feed->wanted = false;
     spinlock_unlock(&feed->lock);
     return wanted;
 }
@@ -401,7 +400,6 @@ unsigned feed_lanes(const struct feed *feed)
 
 uint64_t feed_begin(struct feed *feed)
 {
-    feed->pass_since = 0;
     return atomic_add_release(&feed->pass, 1) + 1; /* release: with the lanes that earlier passes took */
 }
 
@@ -419,11 +417,9 @@ void feed_take(struct feed *feed, unsigned number, const uint8_t **bytes, uint32
     lane->used = lane->count = 0;
     lane->taken = atomic_load_relaxed(&feed->pass); /* the keeper's own */
     spinlock_unlock(&lane->lock);
-    if (since && (!feed->pass_since || since < feed->pass_since))
-        feed->pass_since = since;
     const uint64_t oldest = atomic_load_relaxed(&feed->oldest); /* the keeper's own */
-    if (feed->pass_since && (!oldest || feed->pass_since < oldest))
-        atomic_store_relaxed(&feed->oldest, feed->pass_since); /* a hint */
+    if (since && (!oldest || since < oldest))
+        atomic_store_relaxed(&feed->oldest, since); /* a hint */
 }
 
 void feed_done(struct feed *feed, uint64_t pass)
