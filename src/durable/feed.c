@@ -290,12 +290,13 @@ static uint32_t lane_room(const struct feed *feed)
 
 /* A disk without room has no pace: what began before it said so is noted, so that its client is answered, and
  * what begins later is refused. */
-static bool late(const struct feed *feed, uint64_t now)
+static bool late(const struct feed *feed)
 {
-    if (atomic_load_relaxed(&feed->failed)) /* a hint */
+    const uint64_t oldest = atomic_load_relaxed(&feed->oldest); /* hints of the pace, both */
+    if (!feed->options.late_ns || !oldest || atomic_load_relaxed(&feed->failed))
         return false;
-    const uint64_t oldest = atomic_load_relaxed(&feed->oldest); /* a hint of the pace */
-    return feed->options.late_ns && oldest && now > oldest && now - oldest > feed->options.late_ns;
+    const uint64_t now = task_now(); /* only here: most marks come while all is safe, and read no clock */
+    return now > oldest && now - oldest > feed->options.late_ns;
 }
 
 /* Whether a mark may wait on: not where the disk has failed for ever, and not until there is room if the
@@ -321,7 +322,7 @@ static bool room_wait(struct feed *feed, struct feed_lane *lane, uint32_t bytes)
         feed_wake(feed);
         task_sleep(LOOK_NS);
         spinlock_lock(&lane->lock);
-        room = lane->used + bytes <= lane_room(feed) && !late(feed, task_now());
+        room = lane->used + bytes <= lane_room(feed) && !late(feed);
         spinlock_unlock(&lane->lock);
     }
     atomic_add_relaxed(&feed->waits, 1);                    /* statistics */
@@ -337,16 +338,16 @@ void feed_mark(void *context, const void *key, size_t length)
     const uint32_t bytes = (uint32_t)length + 1;
     assert(length <= KEY_MAX);
     for (;;) {
-        const uint64_t now = task_now();
         spinlock_lock(&lane->lock);
         const uint32_t used = lane->used;
         const uint32_t most = lane_room(feed);
-        const bool room = used + bytes <= most && !late(feed, now);
+        const bool room = used + bytes <= most && !late(feed);
         if (room) {
             lane->bytes[used] = (uint8_t)length;
             memcpy(lane->bytes + used + 1, key, length);
             lane->used = used + bytes;
-            lane->since = lane->count++ ? lane->since : now;
+            if (!lane->count++)
+                lane->since = task_now();
             lane->marks++;
             writer->ticket = lane->taken + 1;
         }
