@@ -155,7 +155,6 @@ static int name_it(struct checkpoint *checkpoint, struct error *error)
     *now = next;
     atomic_store_relaxed(&keeper->stats.checkpoint_keys, totals.entries); /* statistics, as below */
     atomic_store_relaxed(&keeper->stats.checkpoint_bytes, totals.written);
-    atomic_add_relaxed(&keeper->stats.checkpoints, 1);
     return journal_release(keeper->parts.journal, next.position, error);
 }
 

@@ -463,15 +463,14 @@ static void save_end(struct durable *durable, struct helper *helper)
  */
 static bool save_due(const struct durable *durable)
 {
-    const uint64_t limit = durable->options.limit_bytes;
-    const uint64_t last = durable->manifest.part_count ? durable->manifest.parts[0].bytes : 0;
-    const uint64_t journal = journal_end(durable->journal) - durable->manifest.position;
+    const uint64_t limit = durable->options.limit_bytes, last = keeper_checkpoint_bytes(durable->keeper);
+    const uint64_t left = limit > 2 * last ? (limit - 2 * last) / 4 : 0;
     uint64_t due = last > JOURNAL_LEAST ? last : JOURNAL_LEAST;
-    if (limit && due > (limit > 2 * last ? (limit - 2 * last) / 4 : 0))
-        due = limit > 2 * last ? (limit - 2 * last) / 4 : 0;
+    if (limit && due > left)
+        due = left;
     if (limit && due < FILE_LEAST)
         due = FILE_LEAST;
-    return durable->behind || durable->cramped || journal > due;
+    return durable->behind || durable->cramped || keeper_journal_bytes(durable->keeper) > due;
 }
 
 static void saves_look(struct durable *durable, struct helper *helper)

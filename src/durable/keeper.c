@@ -62,13 +62,23 @@ static int sync(struct keeper *keeper, struct error *error)
     return status;
 }
 
+uint64_t keeper_checkpoint_bytes(const struct keeper *keeper)
+{
+    const struct manifest *manifest = keeper->parts.manifest;
+    return manifest->part_count ? manifest->parts[0].bytes : 0;
+}
+
+uint64_t keeper_journal_bytes(const struct keeper *keeper)
+{
+    return journal_end(keeper->parts.journal) - keeper->parts.manifest->position;
+}
+
 /* What the next checkpoint holds is in the last one, or in the journal: so it fits beside both. */
 static bool may_grow(const struct keeper *keeper, uint32_t length)
 {
-    const struct manifest *manifest = keeper->parts.manifest;
-    const uint64_t limit = keeper->parts.limit, last = manifest->part_count ? manifest->parts[0].bytes : 0;
-    const uint64_t journal = journal_end(keeper->parts.journal) - manifest->position + length;
-    return !limit || keeper->beyond || 2 * (last + journal) + limit / LIMIT_SPARE <= limit;
+    const uint64_t limit = keeper->parts.limit;
+    const uint64_t both = keeper_checkpoint_bytes(keeper) + keeper_journal_bytes(keeper) + length;
+    return !limit || keeper->beyond || 2 * both + limit / LIMIT_SPARE <= limit;
 }
 
 /* Syncs where the buffer is full. */
@@ -327,7 +337,6 @@ void keeper_stats(const struct keeper *keeper, struct keeper_stats *stats)
                                    .deleted = atomic_load_relaxed(&from->deleted),
                                    .bytes = atomic_load_relaxed(&from->bytes),
                                    .journal_bytes = atomic_load_relaxed(&from->journal_bytes),
-                                   .checkpoints = atomic_load_relaxed(&from->checkpoints),
                                    .checkpoint_keys = atomic_load_relaxed(&from->checkpoint_keys),
                                    .checkpoint_bytes = atomic_load_relaxed(&from->checkpoint_bytes),
                                    .syncs = atomic_load_relaxed(&from->syncs),

@@ -32,6 +32,9 @@ struct keeper_parts { /* borrowed */
 };
 int keeper_create(struct keeper **keeper, const struct keeper_parts *parts, struct error *error);
 void keeper_destroy(struct keeper *keeper);
+/* The keeper's: bytes of the last checkpoint, and of what the journal has behind it. */
+uint64_t keeper_checkpoint_bytes(const struct keeper *keeper);
+uint64_t keeper_journal_bytes(const struct keeper *keeper);
 
 /*
  * Takes what is marked, and appends it to the journal; then syncs, and tells the feed. 0: everything that was
@@ -59,10 +62,10 @@ int checkpoint_end(struct checkpoint *checkpoint, struct store_session *session,
                    struct error *error);
 
 struct keeper_stats {
-    uint64_t keys, deleted;                                  /* copied into the journal */
-    uint64_t bytes;                                          /* appended */
-    uint64_t journal_bytes;                                  /* that the next life would read */
-    uint64_t checkpoints, checkpoint_keys, checkpoint_bytes; /* made; of the last one */
+    uint64_t keys, deleted;                     /* copied into the journal */
+    uint64_t bytes;                             /* appended */
+    uint64_t journal_bytes;                     /* that the next life would read */
+    uint64_t checkpoint_keys, checkpoint_bytes; /* of the last one that this life has made */
     uint64_t syncs, sync_ns, sync_longest_ns;
 };
 /* Any thread. */
