@@ -139,6 +139,11 @@ static int begin_file(struct journal *journal, struct error *error)
 
 /* ---- appending and syncing ---- */
 
+bool journal_has_room(const struct journal *journal, uint32_t length)
+{
+    return journal_record_bytes(length) <= journal->options.buffer_bytes - journal->used;
+}
+
 int journal_append(struct journal *journal, uint8_t kind, const void *bytes, uint32_t length,
                    uint64_t *position, struct error *error)
 {
@@ -151,13 +156,12 @@ int journal_append(struct journal *journal, uint8_t kind, const void *bytes, uin
             "a record of kind %u with %u bytes: kinds begin with 1, %u bytes are the most, and the "
             "buffer has %u",
             kind, length, JOURNAL_LENGTH_MAX, journal->options.buffer_bytes);
-    const uint32_t more = journal_record_bytes(length);
-    if (more > journal->options.buffer_bytes - journal->used)
+    if (!journal_has_room(journal, length))
         return error_set(error, BANYAN_EBUSY, "the journal's buffer is full: %u of %u bytes", journal->used,
                          journal->options.buffer_bytes);
     *position = journal_end(journal);
     journal_record_put(journal->buffer + journal->used, kind, bytes, length);
-    journal->used += more;
+    journal->used += journal_record_bytes(length);
     return 0;
 }
 

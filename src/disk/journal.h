@@ -98,7 +98,9 @@ int journal_open(struct journal **journal, struct disk *disk, const struct journ
 /* Drops what is not synced. NULL: does nothing. */
 void journal_close(struct journal *journal);
 
-/* Copies a record. BANYAN_EBUSY: the buffer is full, sync first. */
+/* Whether the buffer has room for a record of that length; else sync first. */
+bool journal_has_room(const struct journal *journal, uint32_t length);
+/* Copies a record. BANYAN_EBUSY: the buffer has no room for it. */
 int journal_append(struct journal *journal, uint8_t kind, const void *bytes, uint32_t length,
                    uint64_t *position, struct error *error);
 /*

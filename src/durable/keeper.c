@@ -90,12 +90,9 @@ static int append(struct keeper *keeper, enum persist_kind kind, const void *byt
         return error_set(error, BANYAN_EBUSY,
                          "the journal has all that the limit of %llu bytes leaves beside two checkpoints",
                          (unsigned long long)keeper->parts.limit);
-    int status = journal_append(keeper->parts.journal, (uint8_t)kind, bytes, length, &position, error);
-    if (status == BANYAN_EBUSY) {
-        status = sync(keeper, error);
-        if (!status)
-            status = journal_append(keeper->parts.journal, (uint8_t)kind, bytes, length, &position, error);
-    }
+    int status = journal_has_room(keeper->parts.journal, length) ? 0 : sync(keeper, error);
+    if (!status)
+        status = journal_append(keeper->parts.journal, (uint8_t)kind, bytes, length, &position, error);
     if (!status)
         count(&keeper->stats.bytes, length + JOURNAL_RECORD_BYTES);
     return status;

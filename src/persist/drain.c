@@ -56,12 +56,11 @@ static bool pool_read(const struct persist_drain *drain, gaddr address, uint8_t 
 static int append(struct persist_drain *drain, enum persist_kind kind, uint32_t length, struct error *error)
 {
     uint64_t position, safe;
-    int status = journal_append(drain->journal, (uint8_t)kind, drain->record, length, &position, error);
-    if (status == BANYAN_EBUSY) {
+    int status = 0;
+    if (!journal_has_room(drain->journal, length))
         status = journal_sync(drain->journal, &safe, error);
-        if (!status)
-            status = journal_append(drain->journal, (uint8_t)kind, drain->record, length, &position, error);
-    }
+    if (!status)
+        status = journal_append(drain->journal, (uint8_t)kind, drain->record, length, &position, error);
     if (!status)
         drain->stats.bytes += length;
     return status;
