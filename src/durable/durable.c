@@ -564,16 +564,15 @@ static void keeper_main(void *context)
 int durable_start(struct durable *durable, unsigned lanes, struct error *error)
 {
     const struct feed_options feed = {.lanes = lanes, .late_ns = durable->options.always ? 0 : LATE_NS};
-    const struct keeper_parts parts = {.disk = durable->disk,
-                                       .journal = durable->journal,
-                                       .manifest = &durable->manifest,
-                                       .index = INDEX,
-                                       .limit = durable->options.limit_bytes};
+    struct keeper_parts parts = {.disk = durable->disk,
+                                 .journal = durable->journal,
+                                 .manifest = &durable->manifest,
+                                 .index = INDEX,
+                                 .limit = durable->options.limit_bytes};
     int status = feed_create(&durable->feed, &feed, error);
-    struct keeper_parts complete = parts;
-    complete.feed = durable->feed;
+    parts.feed = durable->feed;
     if (!status)
-        status = keeper_create(&durable->keeper, &complete, error);
+        status = keeper_create(&durable->keeper, &parts, error);
     if (!status)
         status = helper_open(durable, &durable->keeps, error);
     if (!status)
