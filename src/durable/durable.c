@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "base/atomic.h"
+#include "base/bell.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/task.h"
 #include "base/thread.h"
-#include "base/wakeup.h"
 #include "durable/session.h"
 
 #define SECOND_NS        UINT64_C(1000000000)
@@ -59,9 +59,7 @@ struct durable {
     uint32_t save; /* atomic */
     struct checkpoint *checkpoint;
     struct error save_error; /* with BROKEN */
-    struct spinlock lock;
-    struct wakeup *saver; /* guarded by the lock: the thread that writes waits; NULL: it works */
-    bool saver_called;    /* likewise */
+    struct bell saver;       /* rung: the thread that writes has something to do */
     uint64_t saved_at, save_ns, save_begun, save_marks, save_began_marks; /* atomic, statistics */
     uint64_t save_count, save_failures;
     bool save_failed;
@@ -343,34 +341,6 @@ static void save_set(struct durable *durable, enum save save)
     atomic_store_release(&durable->save, save); /* release: as above */
 }
 
-static void saver_call(struct durable *durable)
-{
-    spinlock_lock(&durable->lock);
-    struct wakeup *saver = durable->saver;
-    durable->saver = NULL;
-    durable->saver_called = true;
-    spinlock_unlock(&durable->lock);
-    if (saver)
-        wakeup_give(saver);
-}
-
-static void saver_wait(struct durable *durable)
-{
-    struct wakeup wakeup;
-    wakeup_init(&wakeup);
-    spinlock_lock(&durable->lock);
-    const bool called = durable->saver_called;
-    durable->saver_called = false;
-    if (!called)
-        durable->saver = &wakeup; // cppcheck-suppress autoVariables ; the teller takes it off before we go on
-    spinlock_unlock(&durable->lock);
-    if (!called)
-        wakeup_wait(&wakeup);
-    spinlock_lock(&durable->lock);
-    durable->saver_called = false;
-    spinlock_unlock(&durable->lock);
-}
-
 /* Half of the time, so that the load goes on beside it. */
 static void save_write(struct durable *durable, struct helper *helper)
 {
@@ -395,7 +365,7 @@ static void saver_main(void *context)
         if (save_state(durable) == SAVE_RUNS)
             save_write(durable, helper);
         else
-            saver_wait(durable);
+            bell_wait(&durable->saver);
     }
     if (save_state(durable) == SAVE_RUNS)
         save_write(durable, helper);
@@ -416,7 +386,7 @@ static void save_begin(struct durable *durable)
     }
     log_info("%s: a checkpoint begins", disk_path(durable->disk));
     save_set(durable, SAVE_RUNS);
-    saver_call(durable);
+    bell_ring(&durable->saver);
 }
 
 static void save_told(struct durable *durable, int status)
@@ -593,7 +563,7 @@ static void threads_end(struct durable *durable)
         durable->keeps.thread = NULL;
     }
     if (durable->saves.thread) {
-        saver_call(durable);
+        bell_ring(&durable->saver);
         thread_join(durable->saves.thread);
         durable->saves.thread = NULL;
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/atomic.h"
+#include "base/bell.h"
 #include "base/task.h"
 #include "base/wakeup.h"
 
@@ -47,14 +48,13 @@ struct feed {
     uint32_t room;           /* atomic: bytes that a lane takes at the moment */
     uint32_t ends, missed;   /* atomic: the server ends; a mark was given up */
     uint64_t waits, wait_ns; /* atomic, statistics */
+    struct bell keeper;      /* rung: it is to go on */
     struct spinlock lock;
     /* guarded by the lock: */
     struct feed_waiter *waiters;
     unsigned waiting, answered; /* in the list; and how many the last pass let go */
     uint64_t hurried;           /* a pass up to which tasks wait without being in the list */
     struct error error;
-    struct task *keeper; /* sleeps; NULL: it does not */
-    bool wanted;         /* it is to go on */
 };
 
 /* ---- life ---- */
@@ -109,35 +109,17 @@ void feed_destroy(struct feed *feed)
 
 void feed_wake(struct feed *feed)
 {
-    spinlock_lock(&feed->lock);
-    feed->wanted = true;
-    struct task *keeper = feed->keeper;
-    feed->keeper = NULL;
-    if (keeper)
-        task_unpark(keeper); /* under the lock, which the keeper takes before it ends */
-    spinlock_unlock(&feed->lock);
-}
-
-static bool wanted_take(struct feed *feed, bool parks)
-{
-    spinlock_lock(&feed->lock);
-    const bool wanted = feed->wanted;
-    feed->keeper = parks && !wanted ? task_self() : NULL;
-    feed->wanted = false;
-    spinlock_unlock(&feed->lock);
-    return wanted;
+    bell_ring(&feed->keeper);
 }
 
 void feed_sleep(struct feed *feed, uint64_t most_ns)
 {
     const uint64_t begun = task_now();
     if (!most_ns) {
-        if (!wanted_take(feed, true))
-            task_park();
-        wanted_take(feed, false);
+        bell_wait(&feed->keeper);
         return;
     }
-    while (!wanted_take(feed, false) && task_now() - begun < most_ns)
+    while (!bell_take(&feed->keeper) && task_now() - begun < most_ns)
         task_sleep(SLEEP_NS);
 }
 
