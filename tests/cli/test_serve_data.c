@@ -26,41 +26,10 @@ static struct process_result result;
 #define SERVE(directory, ...)                                                                                \
     ARGUMENTS("serve", "--listen", "0", "--threads", "1", "--data", directory, __VA_ARGS__)
 
-static void refused(struct scene *scene, const char *const *arguments, const char *part, const char *other)
-{
-    const char *limited[32] = {"-s", "KILL", "20", getenv("BANYAN_PROGRAM")}; /* it may serve instead */
-    for (unsigned i = 0; i < 27 && arguments[i]; i++)
-        limited[4 + i] = arguments[i];
-    process_run(scene, "timeout", limited, &result);
-    if ((result.code != 1 && result.code != 2) || !strstr(result.error, part) || !strstr(result.error, other))
-        fail_msg("ended with %d, and not with '%s' and '%s': %s%s", result.code, part, other, result.output,
-                 result.error);
-}
-
 static void assert_said(struct process *server, const char *part)
 {
     /* the first line */
     assert_contains(text_of("%.*s", (int)strcspn(server->said, "\n"), server->said), part);
-}
-
-static char *info(redisContext *client, const char *section)
-{
-    redisReply *reply = redisCommand(client, "INFO %s", section);
-    assert_non_null(reply);
-    assert_int_equal(reply->type, REDIS_REPLY_STRING);
-    char *text = strdup(reply->str);
-    freeReplyObject(reply);
-    return text;
-}
-
-static const char *config(redisContext *client, const char *name)
-{
-    redisReply *reply = redisCommand(client, "CONFIG GET %s", name);
-    assert_non_null(reply);
-    assert_int_equal(reply->elements, 2);
-    const char *text = text_of("%s", reply->element[1]->str);
-    freeReplyObject(reply);
-    return text;
 }
 
 static void without_it_data_end(void **state)
@@ -70,11 +39,11 @@ static void without_it_data_end(void **state)
         process_start(scene, "serve", ARGUMENTS("serve", "--listen", "0", "--threads", "1", "--size", "64M"));
     assert_said(server, "; data end with this process (--data DIR keeps them)");
     redisContext *client = client_of(server, 0);
-    char *text = info(client, "persistence");
+    char *text = info_text(client, "persistence");
     assert_contains(text, "\ndurability:memory\r\n");
     assert_contains(text, "\ndata_directory:\r\n");
     free(text);
-    assert_string_equal(config(client, "dir"), "");
+    assert_string_equal(config_text(client, "dir"), "");
     assert_contains(ask(client, "SHUTDOWN SAVE"), "there is no file to save to");
     redisFree(client);
     assert_int_equal(process_stop(server), 0);
@@ -100,17 +69,17 @@ static void there_again(struct scene *scene, const char *asked, const struct lev
     assert_string_equal(ask(client, "SET expires soon PXAT 4000000000123"), "OK");
     assert_string_equal(ask(client, "SETRANGE long 150000 end"), "150003");
     assert_string_equal(ask(client, "INCRBY number 41"), "41");
-    char *text = info(client, "persistence");
+    char *text = info_text(client, "persistence");
     assert_contains(text, text_of("\ndurability:%s\r\n", level->name));
     assert_contains(text, text_of("\ndata_directory:%s\r\n", directory));
     assert_contains(text, text_of("\naof_enabled:%d\r\n", !strcmp(level->append, "yes")));
     free(text);
-    assert_string_equal(config(client, "dir"), directory);
-    assert_string_equal(config(client, "data"), directory);
-    assert_string_equal(config(client, "durability"), level->name);
-    assert_string_equal(config(client, "appendonly"), level->append);
-    assert_string_equal(config(client, "appendfsync"), level->sync);
-    assert_string_equal(config(client, "save"), "");
+    assert_string_equal(config_text(client, "dir"), directory);
+    assert_string_equal(config_text(client, "data"), directory);
+    assert_string_equal(config_text(client, "durability"), level->name);
+    assert_string_equal(config_text(client, "appendonly"), level->append);
+    assert_string_equal(config_text(client, "appendfsync"), level->sync);
+    assert_string_equal(config_text(client, "save"), "");
     redisFree(client);
     for (unsigned way = 0; way < 3; way++) { /* SIGTERM, SIGKILL, SHUTDOWN */
         if (way == 1) {
@@ -136,8 +105,8 @@ static void there_again(struct scene *scene, const char *asked, const struct lev
             assert_contains(errors, "its last process did not end in order");
         free(errors);
         client = client_of(server, 0);
-        assert_string_equal(config(client, "memory-nodes"), "3");
-        assert_string_equal(config(client, "size"), "67108864");
+        assert_string_equal(config_text(client, "memory-nodes"), "3");
+        assert_string_equal(config_text(client, "size"), "67108864");
         for (unsigned i = 0; i < 300; i++)
             assert_string_equal(ask(client, "GET key:%u", i), text_of("value-%u", i));
         assert_string_equal(ask(client, "PEXPIRETIME expires"), "4000000000123");
@@ -184,12 +153,13 @@ static void other_settings_are_refused(void **state)
     assert_string_equal(ask(client, "SET a 1"), "OK");
     redisFree(client);
     assert_int_equal(process_stop(server), 0);
-    refused(scene, SERVE(directory, "--memory-nodes", "3"), "was made with 2 memory nodes, not 3",
-            "leave the setting out, or name an empty directory");
-    refused(scene, SERVE(directory, "--size", "128M"),
-            "was made with a pool of bytes: 67108864, not 134217728", "leave the setting out");
-    refused(scene, SERVE(directory, "--log-bytes", "1M"), "bytes for owners' logs", "leave the setting out");
-    refused(scene, SERVE(directory, "--threads", "57"), "threads: with --data at most 56", "");
+    assert_refused(scene, SERVE(directory, "--memory-nodes", "3"), "was made with 2 memory nodes, not 3",
+                   "leave the setting out, or name an empty directory");
+    assert_refused(scene, SERVE(directory, "--size", "128M"),
+                   "was made with a pool of bytes: 67108864, not 134217728", "leave the setting out");
+    assert_refused(scene, SERVE(directory, "--log-bytes", "1M"), "bytes for owners' logs",
+                   "leave the setting out");
+    assert_refused(scene, SERVE(directory, "--threads", "57"), "threads: with --data at most 56", "");
     process_restart(scene, server, SERVE(directory, "--size", "64M", "--memory-nodes", "2"));
     client = client_of(server, 0);
     assert_string_equal(ask(client, "GET a"), "1");
@@ -204,8 +174,8 @@ static void one_process_at_a_time(void **state)
     const char *directory = keep(scene_path(scene, "data"));
     struct process *server = process_start(scene, "serve", SERVE(directory, "--size", "64M"));
     const char *whose = keep(text_of("(%d, as it says)", (int)server->pid));
-    refused(scene, SERVE(directory, NULL), "is in use by another process", whose);
-    refused(scene, ARGUMENTS("check", "--data", directory), "is in use by another process", whose);
+    assert_refused(scene, SERVE(directory, NULL), "is in use by another process", whose);
+    assert_refused(scene, ARGUMENTS("check", "--data", directory), "is in use by another process", whose);
     redisContext *client = client_of(server, 0);
     assert_string_equal(ask(client, "SET still here"), "OK");
     redisFree(client);
@@ -249,15 +219,16 @@ static void foreign_directories_are_refused(void **state)
     const char *other = keep(scene_path(scene, "other"));
     assert_int_equal(mkdir(other, 0700), 0);
     fclose(fopen(text_of("%s/dump.rdb", other), "w"));
-    refused(scene, SERVE(other, NULL), "has no pool-0, but other things (dump.rdb)",
-            "name an empty directory");
+    assert_refused(scene, SERVE(other, NULL), "has no pool-0, but other things (dump.rdb)",
+                   "name an empty directory");
     assert_int_equal(access(text_of("%s/pool-0", other), F_OK), -1); /* nothing was made */
-    refused(scene, ARGUMENTS("check", "--data", other), "has no pool-0", "has kept anything there");
-    refused(scene, SERVE(keep(scene_write(scene, "file", "text\n")), NULL), "file is not a directory", "");
-    refused(scene, ARGUMENTS("check", "--data", keep(scene_path(scene, "nowhere"))), "nowhere", "");
+    assert_refused(scene, ARGUMENTS("check", "--data", other), "has no pool-0", "has kept anything there");
+    assert_refused(scene, SERVE(keep(scene_write(scene, "file", "text\n")), NULL), "file is not a directory",
+                   "");
+    assert_refused(scene, ARGUMENTS("check", "--data", keep(scene_path(scene, "nowhere"))), "nowhere", "");
     assert_int_equal(access(scene_path(scene, "nowhere"), F_OK), -1);
-    refused(scene, SERVE(keep(scene_path(scene, "no/such/parent")), NULL), "cannot be made",
-            "No such file or directory");
+    assert_refused(scene, SERVE(keep(scene_path(scene, "no/such/parent")), NULL), "cannot be made",
+                   "No such file or directory");
     scene->passed = true;
 }
 
@@ -275,8 +246,8 @@ static void pools_of_a_cluster_are_refused(void **state)
                                                       "--format", "--memory", address_text(memory, 0)));
     assert_int_equal(process_stop(compute), 0);
     assert_int_equal(process_stop(memory), 0);
-    refused(scene, SERVE(directory, NULL), "pool-0 is memory node 0 of a cluster of 1",
-            "start it with 'banyan memory --pool-file'");
+    assert_refused(scene, SERVE(directory, NULL), "pool-0 is memory node 0 of a cluster of 1",
+                   "start it with 'banyan memory --pool-file'");
     scene->passed = true;
 }
 
@@ -291,9 +262,9 @@ static void pools_of_other_directories_are_refused(void **state)
         assert_int_equal(process_stop(server), 0);
     }
     assert_int_equal(rename(text_of("%s/pool-1", one), text_of("%s/pool-2", two)), 0);
-    refused(scene, SERVE(two, NULL), "has a pool-2, but its store has 2 memory nodes", "move away");
+    assert_refused(scene, SERVE(two, NULL), "has a pool-2, but its store has 2 memory nodes", "move away");
     assert_int_equal(rename(text_of("%s/pool-2", two), text_of("%s/pool-1", two)), 0);
-    refused(scene, SERVE(two, NULL), "pool-1 does not belong to pool-0", "moved together");
+    assert_refused(scene, SERVE(two, NULL), "pool-1 does not belong to pool-0", "moved together");
     scene->passed = true;
 }
 
@@ -330,7 +301,7 @@ static void damage_is_told(void **state)
     assert_int_equal(process_stop(server), 0);
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
         flip(pool, bytes[i].at);
-        refused(scene, SERVE(directory, NULL), bytes[i].told, pool);
+        assert_refused(scene, SERVE(directory, NULL), bytes[i].told, pool);
         flip(pool, bytes[i].at);
     }
     process_restart(scene, server, SERVE(directory, NULL)); /* nothing of it was changed */
@@ -371,8 +342,8 @@ static void a_machine_that_went_down_is_told(void **state)
 {
     struct scene *scene = *state;
     went_down(scene, "process");
-    refused(scene, SERVE(keep(scene_path(scene, "data")), "--durability", "process"),
-            "was in use when its machine went down", "move it away to begin with an empty pool");
+    assert_refused(scene, SERVE(keep(scene_path(scene, "data")), "--durability", "process"),
+                   "was in use when its machine went down", "move it away to begin with an empty pool");
     scene->passed = true;
 }
 
@@ -381,9 +352,9 @@ static void a_machine_that_went_down_costs_nothing_on_a_disk(void **state)
     struct scene *scene = *state;
     struct process *server = went_down(scene, "disk-always");
     const char *directory = keep(scene_path(scene, "data"));
-    refused(scene, SERVE(directory, "--durability", "process"),
-            "the pools are lost, and what they held is in",
-            "start with --durability disk-second or disk-always");
+    assert_refused(scene, SERVE(directory, "--durability", "process"),
+                   "the pools are lost, and what they held is in",
+                   "start with --durability disk-second or disk-always");
     process_restart(scene, server, SERVE(directory, "--durability", "disk-always"));
     char *errors = process_errors(scene, server);
     assert_contains(
@@ -414,8 +385,8 @@ static void a_catalogue_is_not_written_twice(void **state)
     assert_int_equal(pread(file, &at, sizeof at, offsetof(struct keep_header, at[KEEP_POOL])), sizeof at);
     assert_int_equal(pwrite(file, zeros, sizeof zeros, (off_t)at + MEMORY_CATALOGUE_OFFSET), sizeof zeros);
     close(file);
-    refused(scene, SERVE(directory, NULL), "is damaged: there are data in its pools, and no catalogue",
-            directory);
+    assert_refused(scene, SERVE(directory, NULL), "is damaged: there are data in its pools, and no catalogue",
+                   directory);
     scene->passed = true;
 }
 
@@ -430,8 +401,8 @@ static void a_full_file_system_is_told(void **state)
     limit = before;
     limit.rlim_cur = 8 << 20; /* of each file of this process's children */
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    refused(scene, SERVE(directory, "--size", "64M"), "pool-0: its file system does not give it",
-            "File too large");
+    assert_refused(scene, SERVE(directory, "--size", "64M"), "pool-0: its file system does not give it",
+                   "File too large");
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     /* What it left is no obstacle, and may be made with other sizes. */
     struct process *server = process_start(scene, "serve", SERVE(directory, "--size", "32M"));
@@ -445,7 +416,7 @@ static void refused_to_others(struct scene *scene, const char *directory, const 
 {
     const char *program = getenv("BANYAN_PROGRAM");
     if (geteuid() != 0) {
-        refused(scene, SERVE(directory, "--durability", level), part, why);
+        assert_refused(scene, SERVE(directory, "--durability", level), part, why);
         return;
     }
     process_run(scene, "/usr/bin/setpriv",

@@ -40,25 +40,6 @@ static const char *wait_aof(redisContext *client, const char *arguments)
     return text;
 }
 
-static const char *config(redisContext *client, const char *name)
-{
-    redisReply *reply = redisCommand(client, "CONFIG GET %s", name);
-    assert_non_null(reply);
-    assert_int_equal(reply->elements, 2);
-    const char *text = text_of("%s", reply->element[1]->str);
-    freeReplyObject(reply);
-    return text;
-}
-
-static char *persistence(redisContext *client)
-{
-    redisReply *reply = redisCommand(client, "INFO persistence");
-    assert_non_null(reply);
-    char *text = strdup(reply->str);
-    freeReplyObject(reply);
-    return text;
-}
-
 static uint64_t figure(redisContext *client, const char *name)
 {
     return info_figure(client, "persistence", name);
@@ -107,10 +88,10 @@ static void nothing_to_save(struct scene *scene, const char *name, const char *c
     assert_string_equal(wait_aof(client, "1 0 0"),
                         "-ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
     assert_string_equal(wait_aof(client, "0 0 0"), "[0,0]");
-    assert_string_equal(config(client, "appendonly"), "no");
-    assert_string_equal(config(client, "appendfsync"), "no");
-    assert_string_equal(config(client, "save"), "");
-    char *text = persistence(client);
+    assert_string_equal(config_text(client, "appendonly"), "no");
+    assert_string_equal(config_text(client, "appendfsync"), "no");
+    assert_string_equal(config_text(client, "save"), "");
+    char *text = info_text(client, "persistence");
     assert_contains(text, text_of("\ndurability:%s\r\n", durability));
     assert_contains(text, "\naof_enabled:0\r\n");
     assert_contains(text, "\nrdb_saves:0\r\n");
@@ -199,7 +180,7 @@ static void many_keys(redisContext *client, unsigned count)
 
 static void info_at(redisContext *client, const char *level, const char *sync)
 {
-    char *text = persistence(client);
+    char *text = info_text(client, "persistence");
     assert_contains(text, text_of("\ndurability:%s\r\n", level));
     assert_contains(text, "\naof_enabled:1\r\n");
     assert_contains(text, "\nrdb_last_bgsave_status:ok\r\n");
@@ -210,9 +191,9 @@ static void info_at(redisContext *client, const char *level, const char *sync)
     assert_true(figure(client, "disk_syncs") > 0);
     assert_true(figure(client, "disk_bytes") > 0);
     assert_true(figure(client, "aof_base_size") > 0);
-    assert_string_equal(config(client, "appendonly"), "yes");
-    assert_string_equal(config(client, "appendfsync"), sync);
-    assert_string_equal(config(client, "save"), "");
+    assert_string_equal(config_text(client, "appendonly"), "yes");
+    assert_string_equal(config_text(client, "appendfsync"), sync);
+    assert_string_equal(config_text(client, "save"), "");
 }
 
 static void pools_remove(const char *directory)
@@ -267,18 +248,6 @@ static void saving_always(void **state)
 
 /* ---- directories that are none ---- */
 
-/* It ends by itself, with 2 where it was asked for what cannot be, else with 1, and says both. */
-static void refused(struct scene *scene, const char *const *arguments, const char *part, const char *other)
-{
-    const char *limited[32] = {"-s", "KILL", "20", getenv("BANYAN_PROGRAM")};
-    for (unsigned i = 0; i < 27 && arguments[i]; i++)
-        limited[4 + i] = arguments[i];
-    process_run(scene, "timeout", limited, &result);
-    if ((result.code != 1 && result.code != 2) || !strstr(result.error, part) || !strstr(result.error, other))
-        fail_msg("ended with %d, and not with '%s' and '%s': %s%s", result.code, part, other, result.output,
-                 result.error);
-}
-
 static void shell(struct scene *scene, const char *script, const char *argument)
 {
     process_run(scene, "sh", ARGUMENTS("-c", script, "sh", argument), &result);
@@ -323,8 +292,8 @@ static void a_disk_of_another_store_is_refused(void **state)
     one_key_kept(scene, "one", one);
     one_key_kept(scene, "two", two);
     shell(scene, "cd \"$1\" && mv one/disk one/aside && cp -a two/disk one/disk", scene->folder);
-    refused(scene, SERVE(one, NULL), "one/disk: the journal and the pools are of different stores",
-            "kept, copied and moved together");
+    assert_refused(scene, SERVE(one, NULL), "one/disk: the journal and the pools are of different stores",
+                   "kept, copied and moved together");
     /* Nothing was changed. */
     shell(scene, "cd \"$1\" && rm -r one/disk && mv one/aside one/disk && rm one/pool-*", scene->folder);
     struct process *server = process_start(scene, "again", SERVE(one, NULL));
@@ -341,10 +310,10 @@ static void what_is_no_directory_is_refused(void **state)
     const char *directory = keep(scene_path(scene, "data"));
     assert_int_equal(mkdir(directory, 0700), 0);
     shell(scene, "echo text > \"$1\"/disk", directory);
-    refused(scene, SERVE(directory, NULL), "data/disk is not a directory", "name one");
+    assert_refused(scene, SERVE(directory, NULL), "data/disk is not a directory", "name one");
     assert_int_equal(access(text_of("%s/pool-0", directory), F_OK), -1); /* nothing was made */
     shell(scene, "rm \"$1\"/disk && ln -s nowhere \"$1\"/disk", directory);
-    refused(scene, SERVE(directory, NULL), "data/disk", "");
+    assert_refused(scene, SERVE(directory, NULL), "data/disk", "");
     scene->passed = true;
 }
 
@@ -352,14 +321,15 @@ static void settings_that_make_no_sense(void **state)
 {
     struct scene *scene = *state;
     const char *directory = keep(scene_path(scene, "data"));
-    refused(scene, ARGUMENTS("serve", "--listen", "0", "--durability", "disk-always"), "durability",
-            "give --data DIR");
-    refused(scene, ARGUMENTS("serve", "--listen", "0", "--durability", "process"), "durability",
-            "give --data DIR");
-    refused(scene, SERVE(directory, "--durability", "memory"), "durability", "leave --data out for memory");
-    refused(scene, SERVE(directory, "--disk-limit", "63M"), "disk-limit: at least 64M", "");
-    refused(scene, SERVE(directory, "--disk-limit", "64M", "--durability", "process"), "disk-limit",
-            "disk-second");
+    assert_refused(scene, ARGUMENTS("serve", "--listen", "0", "--durability", "disk-always"), "durability",
+                   "give --data DIR");
+    assert_refused(scene, ARGUMENTS("serve", "--listen", "0", "--durability", "process"), "durability",
+                   "give --data DIR");
+    assert_refused(scene, SERVE(directory, "--durability", "memory"), "durability",
+                   "leave --data out for memory");
+    assert_refused(scene, SERVE(directory, "--disk-limit", "63M"), "disk-limit: at least 64M", "");
+    assert_refused(scene, SERVE(directory, "--disk-limit", "64M", "--durability", "process"), "disk-limit",
+                   "disk-second");
     assert_int_equal(access(directory, F_OK), -1);
     scene->passed = true;
 }
@@ -525,7 +495,7 @@ static void another_release_is_told(void **state)
         const uint32_t check = crc32c(0, header, 60);
         memcpy(header + 60, &check, 4);
         patch(path, 0, header, sizeof header);
-        refused(scene, SERVE(directory, NULL), strrchr(path, '/') + 1, "has format 2");
+        assert_refused(scene, SERVE(directory, NULL), strrchr(path, '/') + 1, "has format 2");
     }
     scene->passed = true;
 }
@@ -639,14 +609,14 @@ static void overwriting_stays_within_a_limit(void **state)
 /* Until the disk takes no more: what all keys would hold is more than the limit. */
 static void fill(redisContext *client)
 {
-    char *text = persistence(client);
+    char *text = info_text(client, "persistence");
     unsigned written = 0;
     for (; written < 20 * MANY &&
            !strstr(text, "\ndisk_error:the journal has all that the limit of 67108864 bytes leaves");
          written += PIPELINED) {
         (void)overwrite(client, written, 1000, "c");
         free(text);
-        text = persistence(client);
+        text = info_text(client, "persistence");
     }
     assert_contains(text, "\ndisk_error:the journal has all that the limit of 67108864 bytes leaves");
     assert_contains(text, "\naof_last_write_status:err\r\n");
