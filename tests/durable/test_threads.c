@@ -311,10 +311,31 @@ static void test_second(void **state)
 
 /* ---- in step (K5), loading (K6) ---- */
 
+static void open_only(struct home *home)
+{
+    const struct durable_options options = {.seed = 4};
+    struct error error = {0};
+    good(durable_open(&home->durable, path, &options, &error), &error);
+}
+
+/* As a process that is killed does, where it was started. */
+static void leave(struct home *home)
+{
+    durable_close(home->durable);
+    home->durable = NULL;
+}
+
+static void end_in_order(struct home *home)
+{
+    struct error error = {0};
+    good(durable_stop(home->durable, &error), &error);
+    leave(home);
+}
+
 /* The process ends without a last pass, its pools stay; and keys change while no one tells the disk. */
 static void unseen(struct home *home)
 {
-    durable_close(home->durable);
+    leave(home);
     for (unsigned i = 0; i < 200; i++)
         assert_int_equal(change(&writers[i % WRITERS], home->hand.session), 0);
 }
@@ -338,7 +359,7 @@ static void whole(struct home *home)
 static void behind_then_whole(struct home *home)
 {
     whole(home);
-    durable_close(home->durable);
+    leave(home);
     pools_close(home);
     pools_open(home);
     assert_true(directory_open(home, false, LOADED) > 0);
@@ -365,40 +386,43 @@ static void test_in_step(void **state)
     unseen(&home); /* killed, as it were */
     behind_then_whole(&home);
     assert_false(is_behind(&home)); /* what was loaded is what the disk has */
-    good(durable_stop(home.durable, &error), &error);
-    durable_close(home.durable);
+    end_in_order(&home);
     directory_open(&home, false, HELD);
     assert_false(is_behind(&home)); /* it was told all */
     unseen(&home);                  /* killed behind a start in step */
     behind_then_whole(&home);
-    good(durable_stop(home.durable, &error), &error);
-    durable_close(home.durable);
-    home.durable = NULL;
+    end_in_order(&home);
     good(durable_disown(path, &error), &error);
     unseen(&home); /* another level meanwhile */
     behind_then_whole(&home);
-    durable_close(home.durable);
+    leave(&home);
     pools_close(&home);
     writers_free();
 }
 
-/* A start that ends while it loads begins anew, whatever the pools hold. */
 /* A start that fills the pools is refused where the disk has not all that they held. */
-static void refuses_to_load(void)
+static void refuses_to_load(struct home *home)
 {
-    const struct durable_options options = {.seed = 4};
-    struct durable *durable;
     struct error error = {0};
-    good(durable_open(&durable, path, &options, &error), &error);
-    assert_int_equal(durable_load_begin(durable, &error), BANYAN_EINVAL);
+    open_only(home);
+    assert_int_equal(durable_load_begin(home->durable, &error), BANYAN_EINVAL);
     assert_true(strstr(error.text, path) != NULL);
-    assert_false(durable_loading(durable));
-    durable_close(durable);
+    assert_false(durable_loading(home->durable));
+    leave(home);
+}
+
+/* A start ends when it has begun to load. */
+static void loads_and_ends(struct home *home, bool before)
+{
+    struct error error = {0};
+    open_only(home);
+    assert_int_equal(durable_loading(home->durable), before);
+    good(durable_load_begin(home->durable, &error), &error);
+    leave(home);
 }
 
 static void attach_only(struct home *home, bool fresh)
 {
-    const struct durable_options options = {.seed = 4};
     const struct durable_pools pools = {.cluster = CLUSTER,
                                         .compute = home->compute,
                                         .store = home->store,
@@ -407,16 +431,15 @@ static void attach_only(struct home *home, bool fresh)
     struct durable_shape shape;
     struct error error = {0};
     uint64_t keys;
-    good(durable_open(&home->durable, path, &options, &error), &error);
+    open_only(home);
     assert_false(durable_shape(home->durable, &shape));
     good(durable_attach(home->durable, &pools, &keys, &error), &error);
-    durable_close(home->durable);
-    good(durable_open(&home->durable, path, &options, &error), &error);
+    leave(home);
+    open_only(home);
     assert_true(durable_shape(home->durable, &shape));
     assert_int_equal(shape.memory_nodes, 3);
     assert_int_equal(shape.pool_bytes, 12345);
-    durable_close(home->durable);
-    home->durable = NULL;
+    leave(home);
 }
 
 static void test_never_whole(void **state)
@@ -426,60 +449,47 @@ static void test_never_whole(void **state)
     (void)state;
     pools_open(&home);
     attach_only(&home, false); /* pools of another level, that may hold something */
-    refuses_to_load();
+    refuses_to_load(&home);
     whole(&home);
-    good(durable_stop(home.durable, &error), &error);
-    durable_close(home.durable);
+    end_in_order(&home);
     good(durable_disown(path, &error), &error);
-    refuses_to_load();
+    refuses_to_load(&home);
     whole(&home);
-    good(durable_stop(home.durable, &error), &error);
-    good(durable_load_begin(home.durable, &error), &error);
-    durable_close(home.durable);
-    home.durable = NULL;
+    end_in_order(&home);
+    loads_and_ends(&home, false);
     pools_close(&home);
 }
 
 static void test_fresh(void **state)
 {
-    const struct durable_options options = {.seed = 4};
     struct home home;
-    struct error error = {0};
     (void)state;
     pools_open(&home);
     attach_only(&home, true);
-    good(durable_open(&home.durable, path, &options, &error), &error);
-    good(durable_load_begin(home.durable, &error), &error);
-    durable_close(home.durable);
-    home.durable = NULL;
+    loads_and_ends(&home, false);
     pools_close(&home);
 }
 
+/* A start that ends while it loads begins anew, whatever the pools hold. */
 static void test_loading(void **state)
 {
-    const struct durable_options options = {.seed = 4};
     struct home home;
-    struct error error = {0};
     uint64_t saved;
     (void)state;
     writers_make();
     pools_open(&home);
     directory_open(&home, true, FRESH);
     work(&home, writers, &saved);
-    durable_close(home.durable);
-    for (unsigned i = 0; i < 2; i++) {
-        good(durable_open(&home.durable, path, &options, &error), &error);
-        assert_int_equal(durable_loading(home.durable), i > 0);
-        good(durable_load_begin(home.durable, &error), &error);
-        durable_close(home.durable);
-    }
+    leave(&home);
+    for (unsigned i = 0; i < 2; i++)
+        loads_and_ends(&home, i > 0);
     pools_close(&home);
     pools_open(&home);
     assert_true(directory_open(&home, true, LOADED) > 0);
     compare(&home, writers);
-    durable_close(home.durable);
+    leave(&home);
     directory_open(&home, true, HELD);
-    durable_close(home.durable);
+    leave(&home);
     pools_close(&home);
     writers_free();
 }
@@ -559,8 +569,7 @@ static void test_many(void **state)
     for (unsigned life = 0; life < 3; life++) {
         if (life == 1)
             many_change(&home, &changes);
-        good(durable_stop(home.durable, &error), &error);
-        durable_close(home.durable);
+        end_in_order(&home);
         pools_close(&home);
         pools_open(&home);
         assert_int_equal(directory_open(&home, false, LOADED), life ? MANY - MANY / 3 : MANY);
