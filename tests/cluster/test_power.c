@@ -142,18 +142,33 @@ static void recover(struct run *run)
     unlink(file);
 }
 
+/* ---- a run ---- */
+
+static struct run *run_begin(const char *level)
+{
+    struct run *run = calloc(1, sizeof *run);
+    if (!run)
+        fail_hard("no memory");
+    scene_open(&run->scene);
+    run->level = level;
+    cluster_start(run);
+    return run;
+}
+
+static void run_passed(struct run *run)
+{
+    run->scene.passed = true;
+    scene_close(&run->scene);
+    free(run);
+}
+
 /* ---- disk-always ---- */
 
 static void always(unsigned rounds, uint64_t seed)
 {
-    struct run *run = calloc(1, sizeof *run);
-    struct load_figures figures[LOAD_SERVERS];
-    if (!run)
-        fail_hard("no memory");
-    scene_open(&run->scene);
+    struct run *run = run_begin("disk-always");
+    struct load_figures figures[LOAD_SERVERS] = {0};
     random_seed(&run->random, seed);
-    run->level = "disk-always";
-    cluster_start(run);
     computes_start(run);
     const struct load_options options = {
         .servers = {process_address(run->computes[0], 0), process_address(run->computes[1], 0)},
@@ -187,9 +202,7 @@ static void always(unsigned rounds, uint64_t seed)
     for (unsigned i = 0; i < NODES; i++)
         if (process_stop(run->nodes[i]))
             fail_hard("memory node %u ended with %d", i, run->nodes[i]->code);
-    run->scene.passed = true;
-    scene_close(&run->scene);
-    free(run);
+    run_passed(run);
 }
 
 /* ---- disk-second ---- */
@@ -237,13 +250,8 @@ static void set_all(redisContext *client, uint64_t value)
 /* Of each key there is a value that it had at the last sync that is known, or a later one. */
 static void second(void **state)
 {
-    struct run *run = calloc(1, sizeof *run);
+    struct run *run = run_begin("disk-second");
     (void)state;
-    if (!run)
-        fail_hard("no memory");
-    scene_open(&run->scene);
-    run->level = "disk-second";
-    cluster_start(run);
     computes_start(run);
     redisContext *writer = client_of(run->computes[0], 0);
     struct syncs syncs = {.run = run};
@@ -270,22 +278,15 @@ static void second(void **state)
                       safe, last);
     }
     redisFree(client);
-    run->scene.passed = true;
-    scene_close(&run->scene);
-    free(run);
+    run_passed(run);
 }
 
 /* What would be acknowledged and come to no disk: a compute node without a log, a directory of what is gone.
  */
 static void refusals(void **state)
 {
-    struct run *run = calloc(1, sizeof *run);
+    struct run *run = run_begin("disk-second");
     (void)state;
-    if (!run)
-        fail_hard("no memory");
-    scene_open(&run->scene);
-    run->level = "disk-second";
-    cluster_start(run);
     process_run(&run->scene, NULL,
                 ARGUMENTS("compute", "--memory", run->memory, "--listen",
                           text_of("unix:%s", scene_path(&run->scene, "c0.sock")), "--copy"),
@@ -314,9 +315,7 @@ static void refusals(void **state)
     assert_contains(result.error, "the pool was lost");
     run_good(run, ARGUMENTS("recover", "--data", both(run, 0), "--json"));
     assert_contains(result.output, "\"memory_nodes\"");
-    run->scene.passed = true;
-    scene_close(&run->scene);
-    free(run);
+    run_passed(run);
 }
 
 static void acknowledged_writes(void **state)
