@@ -125,6 +125,15 @@ struct journal *book_open(struct book *book, struct disk *disk, const struct jou
     return journal;
 }
 
+bool file_there(struct disk *disk, const char *name)
+{
+    struct disk_file *file;
+    if (disk_open(disk, name, &file, NULL))
+        return false;
+    disk_file_close(file);
+    return true;
+}
+
 uint8_t *file_read(struct disk *disk, const char *name, size_t *length)
 {
     struct disk_file *file;

@@ -58,6 +58,7 @@ struct journal *book_open(struct book *book, struct disk *disk, const struct jou
 const char *book_try(struct book *book, struct disk *disk, const struct journal_options *options,
                      struct journal **journal);
 
+bool file_there(struct disk *disk, const char *name);
 /* All bytes of a file; the caller's. */
 uint8_t *file_read(struct disk *disk, const char *name, size_t *length);
 /* The file has these bytes, and no others. It is made if it is not there. */

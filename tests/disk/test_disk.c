@@ -19,15 +19,6 @@ static struct disk_file *make(struct disk *disk, const char *name)
     return file;
 }
 
-static bool exists(struct disk *disk, const char *name)
-{
-    struct disk_file *file;
-    if (disk_open(disk, name, &file, NULL))
-        return false;
-    disk_file_close(file);
-    return true;
-}
-
 static void test_names(void **state)
 {
     assert_true(disk_name_valid("journal-00000001"));
@@ -107,12 +98,12 @@ static void test_read_and_write(void **state)
     assert_memory_equal(bytes, "on\0\0", 4);
     disk_file_close(file);
     assert_int_equal(disk_rename(disk, "a", "b", NULL), 0);
-    assert_false(exists(disk, "a"));
-    assert_true(exists(disk, "b"));
+    assert_false(file_there(disk, "a"));
+    assert_true(file_there(disk, "b"));
     assert_int_equal(disk_remove(disk, "a", NULL), BANYAN_ENOTFOUND);
     assert_int_equal(disk_remove_if_there(disk, "a", NULL), 0);
     assert_int_equal(disk_remove(disk, "b", NULL), 0);
-    assert_false(exists(disk, "b"));
+    assert_false(file_there(disk, "b"));
     disk_close(disk);
 }
 
@@ -291,7 +282,7 @@ static uint32_t names_of(struct disk *disk)
         struct disk *next = disk_simulated_state(disk, i);
         uint32_t bits = 0;
         for (uint32_t name = 0; name < 3; name++)
-            bits |= (uint32_t)exists(next, (const char *[]){"a", "b", "c"}[name]) << name;
+            bits |= (uint32_t)file_there(next, (const char *[]){"a", "b", "c"}[name]) << name;
         seen |= 1u << bits;
         disk_close(next);
     }

@@ -73,15 +73,6 @@ static void says(const char *what)
         fail_msg("'%s' does not say '%s'", error.text, what);
 }
 
-static bool exists(const char *name)
-{
-    struct disk_file *file;
-    if (disk_open(disk, name, &file, NULL))
-        return false;
-    disk_file_close(file);
-    return true;
-}
-
 /* Three files: two full ones, and a last one with a record or two of 600 bytes. */
 static void fill_files(void)
 {
@@ -89,7 +80,7 @@ static void fill_files(void)
         add(600);
         sync_all();
     }
-    assert_true(exists(THIRD));
+    assert_true(file_there(disk, THIRD));
 }
 
 /* ---- appending and reading ---- */
@@ -203,14 +194,14 @@ static void test_release(void **state)
     fill_files();
     const uint64_t second = book.pages[3].position;
     assert_int_equal(journal_release(journal, second - 1, &error), 0);
-    assert_true(exists(FIRST));
+    assert_true(file_there(disk, FIRST));
     assert_int_equal(journal_release(journal, second, &error), 0);
-    assert_false(exists(FIRST));
-    assert_true(exists(SECOND));
+    assert_false(file_there(disk, FIRST));
+    assert_true(file_there(disk, SECOND));
     assert_int_equal(journal_begin(journal), second);
     /* Records that are needed no more are not told. */
     reopen(book.pages[5].position);
-    assert_true(exists(SECOND));
+    assert_true(file_there(disk, SECOND));
     /* The last file stays. */
     assert_int_equal(journal_release(journal, journal_safe(journal), &error), 0);
     assert_int_equal(journal_begin(journal), journal_end(journal));
@@ -227,8 +218,8 @@ static void test_unneeded_files_are_removed(void **state)
     fill_files();
     file_write(disk, FIRST, "nonsense", 8);
     reopen(book.pages[3].position);
-    assert_false(exists(FIRST));
-    assert_true(exists(SECOND));
+    assert_false(file_there(disk, FIRST));
+    assert_true(file_there(disk, SECOND));
 }
 
 static void test_from_is_a_place(void **state)
@@ -484,7 +475,7 @@ static void test_plain_options(void **state)
             add(JOURNAL_LENGTH_MAX);
         sync_all();
     }
-    assert_true(exists(THIRD) && !exists("journal-00000004"));
+    assert_true(file_there(disk, THIRD) && !file_there(disk, "journal-00000004"));
 }
 
 static void test_other_owners(void **state)
@@ -566,10 +557,10 @@ static void test_a_lost_header(void **state)
     }
     /* It is released with the others. */
     assert_int_equal(journal_release(journal, book.pages[5].end - 1, &error), 0);
-    assert_true(exists(SECOND));
+    assert_true(file_there(disk, SECOND));
     assert_int_equal(journal_release(journal, book.pages[5].end, &error), 0);
-    assert_false(exists(SECOND));
-    assert_true(exists(THIRD));
+    assert_false(file_there(disk, SECOND));
+    assert_true(file_there(disk, THIRD));
     reopen(book.pages[5].end);
 }
 
@@ -733,7 +724,7 @@ static void test_opened_on_a_full_disk(void **state)
     journal_close(journal);
     disk_simulated_capacity(disk, disk_used(disk));
     journal = book_open(&book, disk, &options);
-    assert_false(exists("journal-00000004"));
+    assert_false(file_there(disk, "journal-00000004"));
     for (int attempt = 0; attempt < 2; attempt++) {
         add(100);
         assert_int_equal(book_sync(&book, journal, &error), BANYAN_ENOSPC);

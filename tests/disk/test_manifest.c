@@ -70,15 +70,6 @@ static int open_it(struct disk *disk, struct manifest *manifest)
     return manifest_open(disk, BOOK_CLUSTER, BOOK_NODE, 4, manifest, &error);
 }
 
-static bool exists(struct disk *disk, const char *name)
-{
-    struct disk_file *file;
-    if (disk_open(disk, name, &file, NULL))
-        return false;
-    disk_file_close(file);
-    return true;
-}
-
 /* ---- bytes ---- */
 
 static void test_codec(void **state)
@@ -227,8 +218,8 @@ static void test_replace(void **state)
     manifest_free(&read);
     file_write(disk, "checkpoint-3", "3333", 4);
     assert_int_equal(manifest_replace(disk, &one, &two, &error), 0);
-    assert_false(exists(disk, "checkpoint-1"));
-    assert_true(exists(disk, "checkpoint-2"));
+    assert_false(file_there(disk, "checkpoint-1"));
+    assert_true(file_there(disk, "checkpoint-2"));
     assert_int_equal(open_it(disk, &read), 0);
     same(&two, &read);
     manifest_free(&read);
@@ -248,11 +239,11 @@ static void test_strays_are_swept(void **state)
     file_write(disk, "journal-00000001", "somebody's", 10);
     assert_int_equal(open_it(disk, &read), 0);
     manifest_free(&read);
-    assert_false(exists(disk, "checkpoint-9"));
-    assert_false(exists(disk, "manifest.new"));
-    assert_true(exists(disk, "checkpoint-1"));
-    assert_true(exists(disk, "checkpoints"));
-    assert_true(exists(disk, "journal-00000001"));
+    assert_false(file_there(disk, "checkpoint-9"));
+    assert_false(file_there(disk, "manifest.new"));
+    assert_true(file_there(disk, "checkpoint-1"));
+    assert_true(file_there(disk, "checkpoints"));
+    assert_true(file_there(disk, "journal-00000001"));
     disk_close(disk);
 }
 
@@ -271,7 +262,7 @@ static void test_refusals(void **state)
          "cluster 0000000000000001");
     assert_int_equal(manifest_open(disk, BOOK_CLUSTER, 2, 4, &read, &error), BANYAN_EINVAL);
     assert_int_equal(manifest_open(disk, BOOK_CLUSTER, BOOK_NODE, 5, &read, &error), BANYAN_EINVAL);
-    assert_true(exists(disk, "checkpoint-9")); /* nothing is swept for another */
+    assert_true(file_there(disk, "checkpoint-9")); /* nothing is swept for another */
     file_write(disk, "checkpoint-1", "111", 3);
     assert_int_equal(open_it(disk, &read), BANYAN_ECORRUPT);
     says("checkpoint-1 in the simulated disk is of another length");
@@ -283,7 +274,7 @@ static void test_refusals(void **state)
     free(bytes);
     assert_int_equal(open_it(disk, &read), BANYAN_ECORRUPT);
     says("manifest in the simulated disk is corrupt at byte");
-    assert_true(exists(disk, "checkpoint-9"));
+    assert_true(file_there(disk, "checkpoint-9"));
     disk_close(disk);
 }
 
@@ -305,7 +296,7 @@ static void test_failures(void **state)
             else
                 assert_int_equal(status, 0); /* there is one write, and one sync */
             if (status)
-                assert_true(exists(disk, "checkpoint-1"));
+                assert_true(file_there(disk, "checkpoint-1"));
             disk_simulated_restart(disk);
             assert_int_equal(open_it(disk, &read), 0);
             assert_true(read.serial == one.serial || read.serial == two.serial);
