@@ -5,7 +5,7 @@
  * value at the last sync or a later one; and right behind a sync the last one. One thread. BANYAN_SEED
  * replays a seed, BANYAN_ROUNDS scales how many there are.
  */
-#include "log/processes.h"
+#include "store/logged_store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,6 @@
 #include "persist/drain.h"
 #include "persist/format.h"
 #include "persist/replay.h"
-#include "store/store.h"
 #include "tree/logging.h"
 
 #define KEYS       60u
@@ -40,16 +39,10 @@ struct entry {
     unsigned count;
 };
 
-struct side {
-    struct process *process;
-    struct store *store;
-    struct store_session *records;
-};
-
 struct world {
     struct random random;
     struct processes processes;
-    struct side side, graves[GRAVES_MAX];
+    struct logged_store side, graves[GRAVES_MAX];
     unsigned grave_count;
     struct entry entries[KEYS];
     uint8_t *bytes;
@@ -303,24 +296,9 @@ static void op_burst(struct world *world)
 
 /* ---- owners ---- */
 
-static void side_open(struct world *world)
+static void owner_begins(struct world *world)
 {
-    struct side *side = &world->side;
-    struct error error = {0};
-    struct process *process = process_begin(&world->processes);
-    *side = (struct side){.process = process};
-    check(world, store_open(&side->store, process->session, "kept", process == &world->processes.all[0]));
-    good(store_session_create(&side->records, side->store, process->session, &error), &error);
-    store_session_seed(side->records, random_next(&world->random));
-    process_attach(process, store_tree(side->store));
-    process_own(&world->processes, process);
-}
-
-static void side_close(struct side *side)
-{
-    store_session_destroy(side->records);
-    store_close(side->store);
-    side->process->tree = NULL; /* it was the store's */
+    logged_store_open(&world->side, &world->processes, "kept", random_next(&world->random));
 }
 
 static void merge_some(struct world *world)
@@ -338,7 +316,7 @@ static void of_owners(struct world *world)
         if (world->processes.heir_count < 3 && world->grave_count < GRAVES_MAX) {
             process_dies(&world->processes, process);
             world->graves[world->grave_count++] = world->side;
-            side_open(world);
+            owner_begins(world);
         }
         break;
     case 1:
@@ -398,7 +376,7 @@ static void world_run(uint64_t seed)
     world->processes.options.keep = drain_before_reuse;
     world->processes.options.keep_context = world;
     disk_begin(world);
-    side_open(world);
+    owner_begins(world);
     for (unsigned i = 0; i < STEPS; i++)
         step(world);
     sync_all(world);
@@ -407,9 +385,9 @@ static void world_run(uint64_t seed)
     persist_drain_stats(world->drain, &stats);
     assert_true(world->cuts > 0 && world->recovered > 0 && stats.frames > 0 && stats.blocks > 0);
     assert_int_equal(stats.elsewhere, 0);
-    side_close(&world->side);
+    logged_store_close(&world->side);
     for (unsigned i = 0; i < world->grave_count; i++)
-        side_close(&world->graves[i]);
+        logged_store_close(&world->graves[i]);
     sync_all(world); /* frees all versions but the last ones */
     for (unsigned i = 0; i < KEYS; i++)
         free(world->entries[i].versions[0].bytes);

@@ -5,7 +5,7 @@
  * blocks may be lost, but none is in two hands. And what puts and gets cost. One thread. BANYAN_SEED replays
  * a seed, BANYAN_ROUNDS scales how many there are.
  */
-#include "log/processes.h"
+#include "logged_store.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,19 +13,11 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "store/store.h"
 
 #define KEYS       120u
 #define STEPS      900u
 #define VALUE_MAX  (400u << 10)
 #define GRAVES_MAX 64u
-
-/* A process with its store. */
-struct side {
-    struct process *process;
-    struct store *store;
-    struct store_session *records;
-};
 
 struct entry {
     bool present;
@@ -38,14 +30,14 @@ struct world {
     struct random random;
     uint64_t seed, now;
     struct processes processes;
-    struct side side, graves[GRAVES_MAX];
+    struct logged_store side, graves[GRAVES_MAX];
     unsigned grave_count;
     bool deaths; /* some owners die */
     struct entry entries[KEYS];
     uint8_t *bytes;
 };
 
-static void check(const struct side *side, int status)
+static void check(const struct logged_store *side, int status)
 {
     process_check(side->process, status);
 }
@@ -55,32 +47,17 @@ static uint64_t world_now(void *context)
     return ((const struct world *)context)->now;
 }
 
-/* The first one makes the index. It owns it from now on. */
-static void side_open(struct world *world, struct side *side)
+static void owner_begins(struct world *world)
 {
-    struct error error = {0};
-    struct process *process = process_begin(&world->processes);
-    *side = (struct side){.process = process};
-    check(side, store_open(&side->store, process->session, "logged", process == &world->processes.all[0]));
-    store_set_clock(side->store, world_now, world);
-    assert_int_equal(store_session_create(&side->records, side->store, process->session, &error), 0);
-    store_session_seed(side->records, random_next(&world->random));
-    process_attach(process, store_tree(side->store));
-    process_own(&world->processes, process);
-}
-
-static void side_close(struct side *side)
-{
-    store_session_destroy(side->records);
-    store_close(side->store);
-    side->process->tree = NULL; /* it was the store's */
+    logged_store_open(&world->side, &world->processes, "logged", random_next(&world->random));
+    store_set_clock(world->side.store, world_now, world);
 }
 
 static void owner_dies(struct world *world)
 {
     process_dies(&world->processes, world->side.process);
     world->graves[world->grave_count++] = world->side;
-    side_open(world, &world->side);
+    owner_begins(world);
 }
 
 /* ---- blocks ---- */
@@ -130,7 +107,7 @@ static int block_order(const void *a, const void *b)
  * out, each once. Without deaths no others are. */
 static void check_blocks(struct world *world)
 {
-    struct side *side = &world->side;
+    struct logged_store *side = &world->side;
     struct account account = {.world = world};
     struct store_check_report report;
     unsigned present = 0;
@@ -436,7 +413,7 @@ static void op_sweep(struct world *world)
 
 static void merge_some(struct world *world)
 {
-    struct side *side = &world->side;
+    struct logged_store *side = &world->side;
     struct tree_log_walk walk = {.least = UINT64_MAX};
     char key[16];
     uint32_t length = (uint32_t)key_make((unsigned)below(world, KEYS), key);
@@ -447,7 +424,7 @@ static void merge_some(struct world *world)
 
 static void something(struct world *world)
 {
-    struct side *side = &world->side;
+    struct logged_store *side = &world->side;
     switch (below(world, 10)) {
     case 0:
         if (world->deaths && world->processes.heir_count < 3 && world->grave_count < GRAVES_MAX)
@@ -501,7 +478,7 @@ static void step(struct world *world)
 
 static void settle(struct world *world)
 {
-    struct side *side = &world->side;
+    struct logged_store *side = &world->side;
     heirs_end(&world->processes, side->process);
     check(side, log_flush_all(side->process->log, side->process->session));
     assert_int_equal(unmerged_count(tree_log_table(side->process->tree)), 0);
@@ -526,15 +503,15 @@ static struct world *world_open(uint64_t seed)
     processes_open_as(&world->processes, PROCESSES_NODES, &memory);
     world->processes.options.copies = 1 + (uint32_t)(seed % 2);
     world->processes.options.seed = seed;
-    side_open(world, &world->side);
+    owner_begins(world);
     return world;
 }
 
 static void world_close(struct world *world)
 {
-    side_close(&world->side);
+    logged_store_close(&world->side);
     for (unsigned i = 0; i < world->grave_count; i++)
-        side_close(&world->graves[i]);
+        logged_store_close(&world->graves[i]);
     processes_close(&world->processes);
     for (unsigned i = 0; i < KEYS; i++)
         free(world->entries[i].bytes);
