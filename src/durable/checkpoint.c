@@ -1,8 +1,9 @@
 /*
  * checkpoint.c - all keys with their values in one file, in key order, made beside the load; see keeper.h.
  *
- * The file is an archive (archive.h), which `banyan load` reads too. What the store had when it began is in
- * it, or what took its place since; the journal from that moment on lies over it (K4).
+ * The file is an archive (archive.h), which `banyan load` reads too. It has each key that the store had when
+ * it began, with the value of then or a later one, but for keys that were deleted meanwhile; the journal from
+ * that moment on lies over it (K4).
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -52,8 +53,9 @@ static void checkpoint_free(struct checkpoint *checkpoint)
     free(checkpoint);
 }
 
-/* No name is used twice: a manifest that could not be replaced, in this life, may name any before it; and the
- * present one names the last of those that a former life has begun, of which not each became a manifest. */
+/* No name is used twice. If replacing the manifest has failed in this life, the disk may have a manifest that
+ * names any checkpoint begun before; and a former life may have begun more of them than the present manifest
+ * names. */
 static uint64_t number_next(struct keeper *keeper)
 {
     const struct manifest *manifest = keeper->parts.manifest;
@@ -130,7 +132,7 @@ int checkpoint_step(struct checkpoint *checkpoint, struct store_session *session
     return checkpoint->met == keys ? 1 : end_write(checkpoint, error);
 }
 
-/* The manifest that names it. */
+/* Replaces the manifest by one that names it, and releases the journal before it. */
 static int name_it(struct checkpoint *checkpoint, struct error *error)
 {
     struct keeper *keeper = checkpoint->keeper;
@@ -166,13 +168,14 @@ int checkpoint_end(struct checkpoint *checkpoint, struct store_session *session,
     assert(!whole || checkpoint->written_whole);
     disk_file_close(checkpoint->file);
     checkpoint->file = NULL;
-    /* What the scan has seen of later changes is in the journal too before the checkpoint counts (K4). */
+    /* The scan may have met changes made after it began: they are in the journal too before the checkpoint
+     * counts (K4). */
     int status = whole ? keeper_pass_beyond(keeper, session, error) : 0;
     if (!whole || status)
         (void)disk_remove_if_there(keeper->parts.disk, checkpoint->name, &ignored);
     else
-        status =
-            name_it(checkpoint, error); /* if it fails, the next opening removes what no manifest names */
+        status = name_it(checkpoint,
+                         error); /* if it fails, the next opening removes the file, if no manifest names it */
     checkpoint_free(checkpoint);
     return status;
 }

@@ -17,11 +17,11 @@
 #define SECOND_NS        UINT64_C(1000000000)
 #define LATE_NS          (2 * SECOND_NS)  /* writers wait while the disk is further behind */
 #define LOCK_NS          SECOND_NS        /* for a process that is dying */
-#define FULL_NS          (SECOND_NS / 10) /* a disk without room is asked so often */
+#define FULL_NS          (SECOND_NS / 10) /* between two passes where the disk has no room */
 #define AGAIN_NS         (10 * SECOND_NS) /* after a checkpoint that failed */
 #define INDEX            0u               /* the store is the only one of its directory */
 #define STEP_KEYS        1024u
-#define JOURNAL_LEAST    (UINT64_C(64) << 20) /* a checkpoint is not worth less */
+#define JOURNAL_LEAST    (UINT64_C(64) << 20) /* a shorter journal is not worth a checkpoint */
 #define FILE_LEAST       (UINT64_C(1) << 20)
 #define LOADING          "loading"  /* a file: the pools do not hold yet what the directory does */
 #define IN_STEP          "in-step"  /* a file: the last life has told the disk all that the pools hold */
@@ -51,11 +51,11 @@ struct durable {
     struct keeper *keeper;
     struct helper keeps, saves;
     bool stopping;    /* atomic */
-    bool full;        /* the keeper's: it has said so */
+    bool full;        /* the keeper's: the disk has no room, and the log says so */
     bool cramped;     /* the keeper's: the journal waits for a checkpoint */
-    uint64_t sync_ns; /* the keeper's: what the last pass took */
-    /* The checkpoint: ASKED by any thread, RUNS from the keeper to the thread that writes it, WRITTEN or
-     * BROKEN back. */
+    uint64_t sync_ns; /* the keeper's: how long the last pass took */
+    /* Where the checkpoint is. Any thread sets ASKED; the keeper sets RUNS, and the thread that writes
+     * begins; that one sets WRITTEN or BROKEN, and the keeper ends it. */
     uint32_t save; /* atomic */
     struct checkpoint *checkpoint;
     struct error save_error; /* with BROKEN */
@@ -77,7 +77,7 @@ static int file_exists(struct disk *disk, const char *name, bool *exists, struct
     return status == BANYAN_ENOTFOUND ? 0 : status;
 }
 
-/* An empty file, which is there after a cut. */
+/* Makes an empty file, and syncs its name. */
 static int file_note(struct disk *disk, const char *name, struct error *error)
 {
     struct disk_file *file;
@@ -97,7 +97,7 @@ static int file_forget(struct disk *disk, const char *name, struct error *error)
     return status ? status : disk_sync_names(disk, error);
 }
 
-/* Whose directory it is, from the manifest's own header: manifest_open wants to be told. */
+/* Asks the manifest itself whose directory it is, since manifest_open must be told. */
 static int manifest_find(struct durable *durable, struct error *error)
 {
     struct manifest found = {0};
@@ -221,7 +221,8 @@ static int load(struct durable *durable, uint64_t *keys, struct error *error)
 
 static int first_manifest(struct durable *durable, struct error *error)
 {
-    /* Of pools that hold nothing yet the journal has everything, as if behind an empty checkpoint. */
+    /* If the pools hold nothing yet, the journal will have everything, as if an empty checkpoint stood before
+     * it. */
     struct manifest next = {.cluster = durable->pools.cluster,
                             .nodes = 1,
                             .checkpoint = durable->pools.fresh ? FIRST_CHECKPOINT : 0};
@@ -266,7 +267,7 @@ bool durable_shape(struct durable *durable, struct durable_shape *shape)
     return !status;
 }
 
-/* What pools that are made anew are to be like, where nothing else is asked for. */
+/* Notes how the pools were made. */
 static int shape_note(struct durable *durable, const struct durable_shape *shape, struct error *error)
 {
     struct durable_shape noted = {0};
@@ -341,7 +342,7 @@ static void save_set(struct durable *durable, enum save save)
     atomic_store_release(&durable->save, save); /* release: as above */
 }
 
-/* Half of the time, so that the load goes on beside it. */
+/* Sleeps as long as each step took, so that the load goes on beside it. */
 static void save_write(struct durable *durable, struct helper *helper)
 {
     int more = 1;
@@ -411,7 +412,7 @@ static void save_told(struct durable *durable, int status)
              (unsigned long long)durable->manifest.parts[0].bytes, (double)took / 1e9);
 }
 
-/* Of one that was written, or could not be. */
+/* Ends a checkpoint that was written, or that could not be. */
 static void save_end(struct durable *durable, struct helper *helper)
 {
     const bool whole = save_state(durable) == SAVE_WRITTEN;
@@ -429,8 +430,8 @@ static void save_end(struct durable *durable, struct helper *helper)
     save_set(durable, SAVE_NONE);
 }
 
-/* The journal is longer than what a checkpoint would be, or takes what the limit leaves beside two of them.
- */
+/* The journal is longer than the last checkpoint, or takes a quarter of what the limit leaves beside two of
+ * them. */
 static bool save_due(const struct durable *durable)
 {
     const uint64_t limit = durable->options.limit_bytes, last = keeper_checkpoint_bytes(durable->keeper);
@@ -468,7 +469,7 @@ int durable_save(struct durable *durable, struct error *error)
     int status = feed_error(durable->feed, error);
     if (status)
         return status;
-    if (!atomic_swap_relaxed(&durable->save, &none, SAVE_ASKED)) /* asks for something, and says nothing */
+    if (!atomic_swap_relaxed(&durable->save, &none, SAVE_ASKED)) /* relaxed: it hands nothing over */
         return error_set(error, BANYAN_EBUSY, "a checkpoint is under way");
     feed_wake(durable->feed);
     return 0;
@@ -479,8 +480,8 @@ int durable_save(struct durable *durable, struct error *error)
 static void told_full(struct durable *durable, int status, const struct error *error)
 {
     if (status && !durable->full)
-        log_warning("%s: %s; writes wait, and are refused, until there is room%s", disk_path(durable->disk),
-                    error->text, status == BANYAN_ENOSPC ? "" : " or for ever");
+        log_warning("%s: %s; writes wait, and are refused, until there is room", disk_path(durable->disk),
+                    error->text);
     else if (!status && durable->full)
         log_info("%s: there is room again, and all that was changed is on the disk",
                  disk_path(durable->disk));
@@ -498,7 +499,8 @@ static int keep_once(struct durable *durable, struct helper *helper)
     int status = keeper_pass(durable->keeper, helper->session.store, &error);
     durable->sync_ns = task_now() - begun;
     durable->cramped = status == BANYAN_EBUSY;
-    if (durable->cramped && save_state(durable) == SAVE_NONE && durable->save_failed) { /* it waits in vain */
+    /* No checkpoint will make room. */
+    if (durable->cramped && save_state(durable) == SAVE_NONE && durable->save_failed) {
         status = error.code = BANYAN_ENOSPC;
         feed_fail(durable->feed, &error);
     }

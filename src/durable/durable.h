@@ -11,7 +11,8 @@
  *     durable_stop        when none changes keys any more: all is safe then
  *     durable_close
  *
- * One thread calls, but where another is named. Errors name the directory or the file, and what can be done.
+ * One thread makes all calls but those that name another. Errors name the directory or the file, and what can
+ * be done.
  */
 #ifndef DURABLE_DURABLE_H
 #define DURABLE_DURABLE_H
@@ -30,20 +31,19 @@ struct durable_options {
 /* BANYAN_EBUSY: another process has it. BANYAN_ECORRUPT, BANYAN_EVERSION, BANYAN_EINVAL. */
 int durable_open(struct durable **durable, const char *path, const struct durable_options *options,
                  struct error *error);
-/* The pools are going to be changed without it: the next durable_start makes a checkpoint. Where there is no
- * such directory yet it is made. The errors of durable_open. */
+/* Notes that the pools are going to be changed, and that the disk will not be told: the next durable_start
+ * makes a checkpoint. Makes the directory if it is not there yet. Fails as durable_open does. */
 int durable_disown(const char *path, struct error *error);
-/* Whose it is; 0: nobody's yet. */
+/* The cluster that it belongs to; 0: none yet. */
 uint64_t durable_cluster(const struct durable *durable);
-/* Whether the pools must be filled from it, whatever is in them: a start before this one did not come to the
- * end of that. */
+/* Whether the pools must be filled from it, whatever is in them, because an earlier start began to fill them
+ * and did not end. */
 bool durable_loading(const struct durable *durable);
-/* From now on durable_loading, until durable_attach with `load` has returned 0, in later lives too.
- * BANYAN_EINVAL: what the pools held was never, or is no more, on the disk as a whole; nothing was changed.
- */
+/* From now on durable_loading is true, in later lives too, until durable_attach with `load` has returned 0.
+ * BANYAN_EINVAL: the disk never had all that the pools held, or has it no more; nothing was changed. */
 int durable_load_begin(struct durable *durable, struct error *error);
 
-/* What pools that are made anew are to be like, as those before them were. */
+/* How the pools were made, so that new ones in their place are made alike. */
 struct durable_shape {
     uint32_t memory_nodes;
     uint64_t pool_bytes; /* of each */
@@ -56,7 +56,7 @@ struct durable_pools { /* borrowed; live until durable_close */
     struct tree_compute *compute;
     struct store *store; /* the keeper's own handle: nothing else has set its limits */
     bool load;           /* the store is empty: fill it */
-    bool fresh;          /* it is empty since it was made just now; there was never anything else */
+    bool fresh;          /* it was made just now: nothing was ever in it */
     struct durable_shape shape;
     unsigned threads; /* that fill it */
     recovery_progress_function *progress;
@@ -66,19 +66,19 @@ struct durable_pools { /* borrowed; live until durable_close */
 int durable_attach(struct durable *durable, const struct durable_pools *pools, uint64_t *keys,
                    struct error *error);
 
-/* `lanes`: threads that change keys. Where the disk may lack what the pools hold, a checkpoint begins at
- * once. */
+/* `lanes`: threads that change keys. If the disk may lack something that the pools hold, a checkpoint begins
+ * at once. */
 int durable_start(struct durable *durable, unsigned lanes, struct error *error);
 /* For a task of that thread: its sessions call feed_mark with it. */
 struct feed_writer durable_writer(struct durable *durable, unsigned lane);
 bool durable_always(const struct durable *durable);
 struct feed *durable_feed(struct durable *durable);
 
-/* Any thread. Whether all that was marked before the ticket was drawn is safe, and all that former lives left
- * in the pools: a WAITAOF that is answered says so of whatever a client can read. */
+/* Any thread. Whether all is safe that was marked before the ticket was drawn, and all that former lives left
+ * in the pools. WAITAOF needs both, since its answer is about everything that a client can read. */
 bool durable_safe(const struct durable *durable, uint64_t ticket);
 
-/* Any thread. BANYAN_EBUSY: one is under way. Returns when it was begun, soon. */
+/* Any thread. Asks for a checkpoint, and does not wait for it. BANYAN_EBUSY: one is under way. */
 int durable_save(struct durable *durable, struct error *error);
 
 struct durable_stats {
@@ -90,7 +90,7 @@ struct durable_stats {
     uint64_t saves, saves_failed;
     uint64_t changes; /* keys marked since it began */
     bool saving;
-    bool behind;      /* what a former life did not tell the disk is not on it yet: a checkpoint is made */
+    bool behind;      /* the disk lacks changes of a former life, and a checkpoint is being made */
     bool save_failed; /* the last one */
     int status;       /* feed_error */
     struct error error;
@@ -98,9 +98,9 @@ struct durable_stats {
 /* Any thread. */
 void durable_stats(struct durable *durable, struct durable_stats *stats);
 
-/* durable_stop is to come, and no change waits for a disk without room from now on. Any thread. */
+/* Any thread, before durable_stop: from now on no change waits for a disk that has no room. */
 void durable_end(struct durable *durable);
-/* Ends the threads behind a last pass. Not 0: it failed, and the next start makes a checkpoint. */
+/* Ends the threads, and makes a last pass. Not 0: that failed, and the next start makes a checkpoint. */
 int durable_stop(struct durable *durable, struct error *error);
 /* NULL: does nothing. */
 void durable_close(struct durable *durable);

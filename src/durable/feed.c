@@ -15,11 +15,11 @@
 #define SECOND_NS  UINT64_C(1000000000)
 #define WAIT_NS    (5 * SECOND_NS)
 #define LOOK_NS    UINT64_C(1000000) /* between two looks of a mark that waits */
-/* A pass is to take no longer; a lane takes so much at least. */
+/* A pass is to take no longer than PASS_NS; a lane takes at least ROOM_LEAST. */
 #define PASS_NS    (SECOND_NS / 2)
 #define ROOM_LEAST 8192u
 #define GATHER_NS  UINT64_C(10000)
-#define SLEEP_NS   UINT64_C(10000000) /* ... of the keeper, where it may not sleep for ever */
+#define SLEEP_NS   UINT64_C(10000000) /* between two looks of a keeper that sleeps for a time */
 
 struct feed_lane {
     struct spinlock lock;
@@ -42,7 +42,7 @@ struct feed {
     struct feed_options options;
     struct feed_lane *lanes; /* owned */
     uint64_t pass, safe;     /* atomic: the last one that began, the last one that is safe */
-    uint64_t oldest;         /* atomic: no change that is not safe was marked before; 0: none is unsafe */
+    uint64_t oldest;         /* atomic: all that was marked before is safe; 0: all changes are */
     uint32_t failed;         /* atomic: 0, or minus an error */
     uint64_t progress;       /* atomic: when the disk took something last */
     uint32_t room;           /* atomic: bytes that a lane takes at the moment */
@@ -125,7 +125,7 @@ void feed_sleep(struct feed *feed, uint64_t most_ns)
 
 /* ---- waiting ---- */
 
-/* What was said of the failure; 0: it has ended meanwhile. */
+/* The failure and its message; 0: it has ended meanwhile. */
 static int failure(struct feed *feed, struct error *error)
 {
     spinlock_lock(&feed->lock);
@@ -138,8 +138,8 @@ static int failure(struct feed *feed, struct error *error)
 
 int feed_error(struct feed *feed, struct error *error)
 {
-    /* First what has failed: then nothing is taken any more, so that the oldest change grows old, and those
-     * who wait for it would wait for ever. Acquire: the message is there. */
+    /* A failure comes first: the disk takes nothing then, so the oldest change grows old, and the tasks that
+     * wait would take that for a slow disk and wait for ever. Acquire: the message is there. */
     int status = atomic_load_acquire(&feed->failed) ? failure(feed, error) : 0;
     if (status)
         return status;
@@ -153,7 +153,7 @@ int feed_error(struct feed *feed, struct error *error)
                      (unsigned long long)((now - from) / SECOND_NS));
 }
 
-/* Where nothing is marked, no pass more is needed than those that took it. */
+/* If the lanes are empty, the passes that have begun took all that was marked. */
 uint64_t feed_ticket(struct feed *feed)
 {
     const bool marked = feed_marked(feed) != 0;
@@ -169,7 +169,7 @@ int feed_wait(struct feed *feed, uint64_t ticket, struct error *error)
         int status = feed_error(feed, error);
         return status ? status : error_set(error, BANYAN_ENOSPC, "there was no room for a change");
     }
-    /* Acquire: what was read of the disk's state belongs to that pass. */
+    /* Acquire: with what the keeper wrote before the pass was safe. */
     while (atomic_load_acquire(&feed->safe) < ticket) {
         int status = feed_error(feed, error);
         if (status && status != BANYAN_EBUSY)
@@ -239,7 +239,7 @@ uint64_t feed_marked(struct feed *feed)
     return bytes;
 }
 
-/* Those whose pass is safe, or all, go on. */
+/* Tasks whose pass is safe go on, or all of them. */
 static void waiters_wake(struct feed *feed, uint64_t safe, bool all)
 {
     struct feed_waiter *go = NULL, **at = &feed->waiters;
@@ -270,8 +270,8 @@ static uint32_t lane_room(const struct feed *feed)
     return atomic_load_relaxed(&feed->room); /* a hint of the pace */
 }
 
-/* A disk without room has no pace: what began before it said so is noted, so that its client is answered, and
- * what begins later is refused. */
+/* If the disk has no room, marks do not wait for its pace: a change that began before that was known is
+ * noted, so that its client is answered, and later ones are refused. */
 static bool late(const struct feed *feed)
 {
     const uint64_t oldest = atomic_load_relaxed(&feed->oldest); /* hints of the pace, both */
@@ -281,8 +281,8 @@ static bool late(const struct feed *feed)
     return now > oldest && now - oldest > feed->options.late_ns;
 }
 
-/* Whether a mark may wait on: not where the disk has failed for ever, and not until there is room if the
- * server is to end. */
+/* Whether a mark may wait on. It may not if the disk has failed for ever, nor for room on the disk if the
+ * server ends. */
 static bool may_wait(struct feed *feed)
 {
     switch (feed_error(feed, NULL)) {
@@ -295,7 +295,7 @@ static bool may_wait(struct feed *feed)
     }
 }
 
-/* Waits until the lane has room, and the disk is near enough. False: it waits no longer. */
+/* Waits until the lane has room, and the disk is not late. False: the mark is given up. */
 static bool room_wait(struct feed *feed, struct feed_lane *lane, uint32_t bytes)
 {
     const uint64_t begun = task_now();
@@ -338,7 +338,7 @@ void feed_mark(void *context, const void *key, size_t length)
             feed_wake(feed);
         if (room)
             return;
-        if (!room_wait(feed, lane, bytes)) {        /* for ever: the next life makes a whole copy (K5) */
+        if (!room_wait(feed, lane, bytes)) {        /* the next life makes a checkpoint (K5) */
             atomic_store_release(&feed->missed, 1); /* before the task that marks ends */
             writer->ticket = UINT64_MAX;
             return;
@@ -423,7 +423,7 @@ void feed_fail(struct feed *feed, const struct error *error)
 {
     assert(error->code);
     spinlock_lock(&feed->lock);
-    /* What failed for ever stays what was said. */
+    /* A failure for ever keeps its first message. */
     if (!feed->failed || feed->error.code == BANYAN_ENOSPC)
         feed->error = *error;
     atomic_store_release(&feed->failed, 1); /* with the message */

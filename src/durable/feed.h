@@ -4,7 +4,8 @@
  *
  * Each thread that changes keys has a lane, and each of its tasks a writer. The keeper (keeper.h) takes all
  * lanes in passes, which are numbered from 1. A key that is marked before a pass takes its lane is in that
- * pass or was in an earlier one; what the keeper reads of it then is what the mark was made for, or newer.
+ * pass or was in an earlier one; the value that the keeper reads then is the one that the mark was made for,
+ * or a newer one.
  *
  * A mark copies the key into its lane under a lock that only the keeper contends for. Memory: two buffers for
  * each lane. Where a lane is full, or where the disk is further behind than it may be, a mark waits, so that
@@ -25,25 +26,26 @@ struct feed_options {
     uint32_t lane_bytes; /* of each buffer; 0: 4 MiB. At least the longest key and a byte */
     /* A mark waits while a change that is older than this is not on the disk; 0: it never does. ns */
     uint64_t late_ns;
-    uint64_t wait_ns; /* while one is older than this feed_error says BANYAN_EBUSY; 0: 5 s */
+    uint64_t wait_ns; /* feed_error says BANYAN_EBUSY while one is older than this; 0: 5 s */
 };
 int feed_create(struct feed **feed, const struct feed_options *options, struct error *error);
-/* No task waits, and no one marks any more. NULL: does nothing. */
+/* No task waits or marks any more. NULL: does nothing. */
 void feed_destroy(struct feed *feed);
 
-/* ---- those who change keys ---- */
+/* ---- tasks that change keys ---- */
 
 struct feed_writer {
     struct feed *feed;
     unsigned lane;
-    uint64_t ticket; /* the pass behind which all that was marked is safe; 0: nothing was */
+    uint64_t ticket; /* all that was marked is safe when this pass is; 0: nothing was marked */
 };
 /* A store_changed_function (store.h); its context is a feed_writer. May suspend: for as long as the disk has
  * no room, if need be. Where it has failed for ever nothing is noted. */
 void feed_mark(void *writer, const void *key, size_t length);
-/* The server ends: no mark waits for a disk without room from now on, it is given up. Any thread. */
+/* Any thread, when the server ends: from now on a mark for which the disk has no room is given up. */
 void feed_end(struct feed *feed);
-/* Whether one was: the store holds what no pass has told. When no one marks any more. */
+/* Whether a mark was given up, so that the store holds a change that no pass has copied. Called when no task
+ * marks any more. */
 bool feed_missed(const struct feed *feed);
 /* Suspends until that pass, and its sync, are through: 0. Else as feed_error. */
 int feed_wait(struct feed *feed, uint64_t ticket, struct error *error);
@@ -60,8 +62,8 @@ int feed_error(struct feed *feed, struct error *error);
 
 /* ---- the keeper: one task ---- */
 
-/* Until a task waits for a pass, a lane is half full, feed_wake is called, or the time is over (0: it never
- * is). May return earlier. */
+/* Sleeps until a task waits for a pass, a lane is half full, feed_wake is called, or the time is over (0: it
+ * never is). May return earlier. */
 void feed_sleep(struct feed *feed, uint64_t most_ns);
 /* Any thread. */
 void feed_wake(struct feed *feed);
@@ -69,18 +71,18 @@ void feed_wake(struct feed *feed);
 bool feed_wanted(struct feed *feed);
 /* Bytes of keys that are marked, and not taken. Any thread. */
 uint64_t feed_marked(struct feed *feed);
-/* Until as many tasks wait as for the last pass, or the time is over: those whose answers it has sent come
- * again soon, and one sync then does for all (group commit). Returns how many wait. */
+/* Sleeps until as many tasks wait as waited for the last pass, or the time is over: clients that were
+ * answered then ask again soon, and one sync serves all of them (group commit). Returns how many wait. */
 unsigned feed_gather(struct feed *feed, uint64_t most_ns);
 /* Begins a pass, and returns its number. */
 uint64_t feed_begin(struct feed *feed);
 /* The lane's keys, each behind a byte with its length: the keeper's until it takes that lane again. */
 void feed_take(struct feed *feed, unsigned lane, const uint8_t **bytes, uint32_t *used, uint32_t *count);
 unsigned feed_lanes(const struct feed *feed);
-/* The disk has taken a part of a pass: it is slow, perhaps, and does not stand still. */
+/* Says that the disk has taken a part of a pass: it may be slow, but it does not stand still. */
 void feed_progress(struct feed *feed);
-/* What a pass took whose lanes were full, or another one: how much lanes take from now on follows the disk,
- * so that a pass never takes for long, however large the values are. */
+/* Says how long a pass took. The room of the lanes follows from it, so that no pass takes long, however large
+ * the values are. */
 void feed_pace(struct feed *feed, uint64_t took_ns);
 /* All of the pass is on the disk. */
 void feed_done(struct feed *feed, uint64_t pass);

@@ -73,7 +73,8 @@ uint64_t keeper_journal_bytes(const struct keeper *keeper)
     return journal_end(keeper->parts.journal) - keeper->parts.manifest->position;
 }
 
-/* What the next checkpoint holds is in the last one, or in the journal: so it fits beside both. */
+/* Whether the journal may grow by that. All that the next checkpoint will hold is in the last one or in the
+ * journal, so it is no longer than these together, and has to fit beside them. */
 static bool may_grow(const struct keeper *keeper, uint32_t length)
 {
     const uint64_t limit = keeper->parts.limit;
@@ -184,7 +185,7 @@ static bool names_reserve(struct keeper *keeper, uint64_t bytes, uint64_t names)
     }
     if (!keeper->seen)
         return false;
-    keeper->seen_room = room; /* of a small pass a small part, so that clearing it costs little */
+    keeper->seen_room = room; /* a small pass uses a small part, so that clearing it costs little */
     memset(keeper->seen, 0, room * sizeof *keeper->seen);
     for (uint64_t at = 0; at < keeper->names_used; at += 1u + keeper->names[at])
         *seen_place(keeper, keeper->names + at) = at + 1;
@@ -223,7 +224,7 @@ static int value_failed(const struct store_item *item, struct store_session *ses
                      item->status ? tree_session_error(store_session_tree(session))->text : "");
 }
 
-/* One by one, what found no room beside the others. */
+/* Reads by itself a value that found no room beside the others. */
 static int item_again(struct store_session *session, struct store_item *item)
 {
     item->status = store_get(session, item->key, item->key_length, &item->value);
@@ -235,7 +236,7 @@ static int items_add(struct keeper *keeper, struct store_session *session, struc
 {
     int status = 0;
     store_multi_get(session, items, count_of, true);
-    for (uint32_t pass = 0; pass < 2; pass++) /* first those whose bytes the session has still */
+    for (uint32_t pass = 0; pass < 2; pass++) /* first the items whose bytes the session still has */
         for (uint32_t i = 0; i < count_of && !status; i++) {
             struct store_item *item = &items[i];
             if ((item->status == BANYAN_ENOMEM) != (pass == 1))
@@ -268,8 +269,8 @@ static int names_copy(struct keeper *keeper, struct store_session *session, stru
     return status ? status : record_end(keeper, error);
 }
 
-/* What is in the journal's records need not be copied again, so that a pass that is longer than there is room
- * comes to its end in parts. A key that is marked again is told again. */
+/* Drops the names whose values are in the journal already, so that a pass that needs more room than there is
+ * comes to its end in parts. A key that is marked again is copied again. */
 static void names_forget_copied(struct keeper *keeper)
 {
     const uint64_t from = keeper->record_from;

@@ -1,8 +1,8 @@
 /*
  * keeper.h - keeps a store's keys on a disk: copies those that the feed names, with the values that they have
  * by then, into a journal; makes checkpoints, which end the journal's older part (rules K1 to K6,
- * docs/internals/durability.md). Where memory nodes are of the same process as the server, so that what it
- * has done is in their memory at once, and no owner's log is needed.
+ * docs/internals/durability.md). It is for a server that has its memory nodes in its own process: what it has
+ * done is in their memory at once, so no owner's log is needed.
  *
  * THE KEEPER is one task, which passes and syncs; keeper_pass and keeper_sync block its thread on a real
  * disk. THE CHECKPOINT is written by another task, with a session of its own, between checkpoint_begin and
@@ -26,7 +26,7 @@ struct keeper_parts { /* borrowed */
     struct journal *journal;
     struct manifest *manifest; /* the present one; changed and freed by the keeper's owner alone */
     struct feed *feed;
-    uint16_t index; /* what its keys are told as */
+    uint16_t index; /* the number that its keys have in the journal */
     uint64_t
         limit; /* of the directory: the journal leaves room for a checkpoint beside the last one; 0: none */
 };
@@ -39,12 +39,12 @@ uint64_t keeper_journal_bytes(const struct keeper *keeper);
 /*
  * Takes what is marked, and appends it to the journal; then syncs, and tells the feed. 0: everything that was
  * marked before the call is safe. BANYAN_ENOSPC: the disk has no room; what was taken is kept, and goes with
- * the next pass. Any other error is for ever. The feed knows either. BANYAN_EBUSY: the journal has all that
- * the limit leaves it, and the rest of what was taken goes when a checkpoint has made room; the feed is told
- * nothing.
+ * the next pass. Any other error is for ever. The feed is told of both. BANYAN_EBUSY: the journal has all
+ * that the limit leaves it, and the rest of what was taken goes when a checkpoint has made room; the feed is
+ * told nothing.
  */
 int keeper_pass(struct keeper *keeper, struct store_session *session, struct error *error);
-/* The same where the journal may have all of the limit: the pass ends a checkpoint, or a life. */
+/* The same, but the journal may take all of the limit, because the pass ends a checkpoint or a life. */
 int keeper_pass_beyond(struct keeper *keeper, struct store_session *session, struct error *error);
 
 /* ---- checkpoints ---- */

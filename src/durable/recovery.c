@@ -133,7 +133,7 @@ static bool putter_next(void *context, const void **key, size_t *key_length, str
     return false;
 }
 
-/* What is left of a part that could not be put. */
+/* Drops the rest of a part that could not be put. */
 static void part_drop(struct putter *putter)
 {
     const void *key;
@@ -150,7 +150,7 @@ static void putter_run(struct putter *putter, struct store_session *session)
     for (struct batch *batch; (batch = batch_wait(putter));) {
         int status = 0;
         putter->over = false;
-        if (!atomic_load_relaxed(&recovery->failed)) /* relaxed: what fails later is told all the same */
+        if (!atomic_load_relaxed(&recovery->failed)) /* relaxed: a later failure is told all the same */
             status = store_bulk_part(session, recovery->bulk, batch->part, putter_next, putter);
         if (status) {
             session_fail(session, status, &error);
@@ -282,8 +282,8 @@ static int part_read(void *context, void *buffer, size_t length, size_t *got, st
     return status;
 }
 
-/* The journal's keys below this one, or all (NULL); *same: it has something of this one too, which counts,
- * also that it was deleted. */
+/* Adds the journal's keys below this one, or all that are left (NULL). *same: the journal has this key too,
+ * and what it says of it counts, a deletion too. */
 static int journal_until(struct recovery *recovery, const struct archive_entry *entry, bool *same,
                          struct error *error)
 {
@@ -371,7 +371,7 @@ static int putters_start(struct recovery *recovery, unsigned threads, struct err
     return status;
 }
 
-/* All that was sent is in the pool, or an error is known. */
+/* When it returns, all that was sent is in the pool, or an error is known. */
 static void putters_end(struct recovery *recovery)
 {
     atomic_store_release(&recovery->ended, true); /* behind the last batch */
@@ -390,7 +390,7 @@ static bool nothing_next(void *context, const void **key, size_t *key_length, st
     return false;
 }
 
-/* Parts that were not needed are empty; then all are joined. */
+/* Makes the parts that were not needed, empty, and joins all. */
 static int join(struct recovery *recovery, struct store_session *session, int status, struct error *error)
 {
     for (; !status && recovery->part < recovery->parts; recovery->part++) {

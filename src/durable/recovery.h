@@ -1,10 +1,10 @@
 /*
- * recovery.h - a store is filled from what is on a disk: the checkpoint, and over it what the journal has
- * (rule K4, docs/internals/durability.md). Before anything else uses the store, which is empty.
+ * recovery.h - fills a store from a disk: from the checkpoint, and over it from the journal (rule K4,
+ * docs/internals/durability.md). The store is empty, and nothing else uses it yet.
  *
- * The calling thread reads, and merges the two in key order; others build the index of it in parts, each with
- * a session of its own (store_bulk). Memory: what the replay has, and 32 MiB for each thread where values are
- * large.
+ * The calling thread reads the two, and merges them in key order; other threads build the index in parts,
+ * each with a session of its own (store_bulk). Memory: that of the replay, and 32 MiB for each thread where
+ * values are large.
  */
 #ifndef DURABLE_RECOVERY_H
 #define DURABLE_RECOVERY_H

@@ -1,7 +1,7 @@
 /*
  * saving.c - commands about what outlives power: SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, WAITAOF. On a fiber.
- * What Redis has two files for is one here: a checkpoint (its snapshot) ends the journal (its log of
- * commands).
+ * Redis has a snapshot and a log of commands. Here a checkpoint is the snapshot,
+ * and ends the journal, which is the log: so both kinds of commands make a checkpoint.
  */
 #include <string.h>
 
@@ -102,7 +102,7 @@ void waitaof_run(struct server_call *call)
         resp_error(call->reply,
                    "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
     } else {
-        /* What this connection was answered, any task of it has marked by now. */
+        /* Each change that this connection was answered for is marked by now. */
         const uint64_t ticket = durable ? feed_ticket(durable_feed(durable)) : 0, begun = task_now();
         bool safe = durable && durable_safe(durable, ticket);
         while (durable && (local || numbers[1]) && !safe && !ends(call) &&
