@@ -152,10 +152,9 @@ static int prepare(struct process *process, struct error *error)
     if (!status)
         status = limit_threads(process, error);
     if (!status && embedded(process) && settings->log == SERVE_LOG_AUTO)
-        status =
-            error_set(error, BANYAN_EINVAL,
-                      "log: the pool is this process's own memory, so a log would save no round trip, and "
-                      "would end with it; give none (banyan compute can keep one)");
+        status = error_set(error, BANYAN_EINVAL,
+                           "log: the pool is this process's own memory, so a log would save no round trip, "
+                           "and would end with it; give none (banyan compute can keep one)");
     if (!status)
         status = cluster_addresses_parse(&process->http_address, "http", settings->http, 0, error);
     if (!status && !process->listen.count && !process->tls_listen.count)
@@ -536,8 +535,7 @@ static void tell_end(const struct process *process)
             "stopped: all clients are closed; what the store held is gone, as it was this process's memory");
     else
         log_info("stopped: all clients are closed; what the store held (%llu keys when last counted) is "
-                 "gone, as it "
-                 "was this process's memory",
+                 "gone, as it was this process's memory",
                  (unsigned long long)stats.keys);
 }
 
@@ -566,8 +564,7 @@ static void stop_disk(const struct process *process)
     struct error error = {0};
     if (process->durable && durable_stop(process->durable, &error))
         log_error("%s: the last changes may not be on the disk: %s. They are in the pools, and the next "
-                  "start tells "
-                  "the disk",
+                  "start tells the disk",
                   process->settings.data, error.text);
 }
 

@@ -92,8 +92,7 @@ static void tell_transfers(struct serve_owner *owner, const struct owner_stats *
     const struct owner_stats *before = &owner->told;
     if (now->transfers > before->transfers)
         log_info("ownership: %" PRIu64 " ranges moved by %" PRIu64
-                 " transfers of this process, %.1f ms; map version "
-                 "%" PRIu64,
+                 " transfers of this process, %.1f ms; map version %" PRIu64,
                  now->moved - before->moved, now->transfers - before->transfers,
                  ms(now->transfer_ns - before->transfer_ns), now->version);
     if (now->takeovers > before->takeovers)

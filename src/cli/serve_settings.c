@@ -66,18 +66,14 @@ static const struct option_entry serve_table[] = {
         "Only none: the owner's log is for banyan compute; here a write costs no round trip"),
     ROW("data", OPTION_TEXT, data, 0, 0, NULL, "DIR",
         "Keep the data in files of this directory, so that they outlive the process, however it ends; made "
-        "if "
-        "it is not there"),
+        "if it is not there"),
     ROW("pools", OPTION_TEXT, pools, 0, 0, NULL, "DIR",
         "With --data: where the pools' files lie, if not there too. On tmpfs (/dev/shm/banyan) nothing of "
-        "them is "
-        "ever written to a disk; a disk level fills them again when the machine was restarted"),
+        "them is ever written to a disk; a disk level fills them again when the machine was restarted"),
     ROW("durability", OPTION_CHOICE, durability, 0, 0, durability_names, "LEVEL",
         "What acknowledged writes outlive: memory (nothing), process (the process's end), disk-second (power "
-        "too, but "
-        "for the last second), disk-always (power; an answer waits for the disk). Default, auto: disk-second "
-        "with "
-        "--data, else memory"),
+        "too, but for the last second), disk-always (power; an answer waits for the disk). Default, auto: "
+        "disk-second with --data, else memory"),
     ROW("disk-limit", OPTION_U64, disk_limit, 0, 0x1p50, NULL, "BYTES",
         "With a disk level: what journal and checkpoints may take, at least 64M; 0: what the disk has"),
     ROW("memory-nodes", OPTION_U32, memory_nodes, 1, SERVE_NODES_MAX, NULL, "N",
@@ -105,8 +101,7 @@ static const struct option_entry compute_table[] = {
         "Threads that serve other compute nodes and keep the ranges"),
     ROW("log", OPTION_CHOICE, log, 0, 0, log_names, "auto|none",
         "auto: writes of owned ranges go into a log in the pool, many in one round trip, and are merged "
-        "behind; "
-        "none: each goes to its leaf"),
+        "behind; none: each goes to its leaf"),
     ROW("log-copies", OPTION_U32, log_copies, 1, 2, NULL, "N",
         "So many memory nodes have an entry of the log before its write is answered"),
     ROW("log-segment-bytes", OPTION_U64, log_segment_bytes, MEMORY_LOG_SEGMENT_LEAST, MEMORY_LOG_SEGMENT_MOST,
@@ -124,8 +119,7 @@ static const struct option_entry compute_table[] = {
 
 #define SETTINGS_TEXT                                                                                        \
     "Every setting is also read from the environment (BANYAN_CLIENTS_MAX) and from a file (--config); the "  \
-    "command "                                                                                               \
-    "line comes first, then the environment.\n\n"
+    "command line comes first, then the environment.\n\n"
 #define STATUS_TEXT                                                                                          \
     "Exit status: 0 after SIGINT, SIGTERM or SHUTDOWN, 1 when it could not start, 2 when a setting makes "   \
     "no sense."

@@ -284,11 +284,10 @@ int disk_sync_names(struct disk *disk, struct error *error)
 {
     /* The kernel tells one of those who ask that it has failed, and is well again for the next one. */
     if (atomic_load_acquire(&disk->names_failed))
-        return error_set(
-            error, BANYAN_EUNKNOWN,
-            "directory %.80s cannot be synced any more, since that has failed before; which of its "
-            "changes outlive a power cut is not known",
-            disk->path);
+        return error_set(error, BANYAN_EUNKNOWN,
+                         "directory %.80s cannot be synced any more, since that has failed before; which of "
+                         "its changes outlive a power cut is not known",
+                         disk->path);
     int status = disk->ops->sync_names(disk, error);
     if (status)
         atomic_store_release(&disk->names_failed, 1u);

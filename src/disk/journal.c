@@ -151,11 +151,10 @@ int journal_append(struct journal *journal, uint8_t kind, const void *bytes, uin
     if (status)
         return status;
     if (!kind || length > JOURNAL_LENGTH_MAX || journal_record_bytes(length) > journal->options.buffer_bytes)
-        return error_set(
-            error, BANYAN_EINVAL,
-            "a record of kind %u with %u bytes: kinds begin with 1, %u bytes are the most, and the "
-            "buffer has %u",
-            kind, length, JOURNAL_LENGTH_MAX, journal->options.buffer_bytes);
+        return error_set(error, BANYAN_EINVAL,
+                         "a record of kind %u with %u bytes: kinds begin with 1, %u bytes are the most, and "
+                         "the buffer has %u",
+                         kind, length, JOURNAL_LENGTH_MAX, journal->options.buffer_bytes);
     if (!journal_has_room(journal, length))
         return error_set(error, BANYAN_EBUSY, "the journal's buffer is full: %u of %u bytes", journal->used,
                          journal->options.buffer_bytes);

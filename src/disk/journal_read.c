@@ -58,11 +58,10 @@ __attribute__((format(printf, 4, 5))) static int lose(struct reading *reading, u
     vsnprintf(why, sizeof why, format, arguments);
     va_end(arguments);
     if (!reading->options->accept_loss)
-        return error_set(
-            reading->error, BANYAN_ECORRUPT,
-            "%s (in %.50s): what was promised is lost; put the directory's copy in its place, or "
-            "accept the loss, and all else is read",
-            why, disk_path(reading->disk));
+        return error_set(reading->error, BANYAN_ECORRUPT,
+                         "%s (in %.50s): what was promised is lost; put the directory's copy in its place, "
+                         "or accept the loss, and all else is read",
+                         why, disk_path(reading->disk));
     log_error("%s (in %.200s): positions %" PRIu64 " to %" PRIu64 " of the journal are lost", why,
               disk_path(reading->disk), from, to);
     reading->told->report.lost++;
@@ -109,12 +108,12 @@ static int check_owner(const struct reading *reading, const struct candidate *ca
     const struct journal_head *head = &candidate->head;
     if (head->cluster == reading->options->cluster && head->node == reading->options->node)
         return 0;
-    return error_set(
-        reading->error, BANYAN_EINVAL,
-        "journal-%08u in %.50s is of memory node %u of cluster %016" PRIx64 ", this is memory node "
-        "%u of cluster %016" PRIx64 "; nothing is changed: name the directory of this memory node",
-        candidate->number, disk_path(reading->disk), head->node, head->cluster, reading->options->node,
-        reading->options->cluster);
+    return error_set(reading->error, BANYAN_EINVAL,
+                     "journal-%08u in %.50s is of memory node %u of cluster %016" PRIx64
+                     ", this is memory node %u of cluster %016" PRIx64
+                     "; nothing is changed: name the directory of this memory node",
+                     candidate->number, disk_path(reading->disk), head->node, head->cluster,
+                     reading->options->node, reading->options->cluster);
 }
 
 static int read_head(struct reading *reading, struct candidate *candidate)
@@ -340,8 +339,7 @@ static int cut_tail(struct reading *reading)
     const uint64_t tail = reading->now->bytes - end;
     reading->told->report.cut_bytes = tail;
     log_warning("journal-%08u in %.200s: %" PRIu64 " bytes from byte %" PRIu64
-                " on are a torn tail, which was "
-                "never promised; they are cut",
+                " on are a torn tail, which was never promised; they are cut",
                 reading->now->number, disk_path(reading->disk), tail, end);
     return disk_truncate(reading->file, end, reading->error);
 }
@@ -373,12 +371,11 @@ static int check_beginning(struct reading *reading, uint32_t index)
     const uint64_t begin = file->head.begin;
     const uint32_t expected = index ? reading->files[index - 1].number + 1 : file->number;
     if (index && begin < reading->position)
-        return error_set(
-            reading->error, BANYAN_ECORRUPT,
-            "journal-%08u in %.50s begins at position %" PRIu64 ", where another file has records "
-            "up to %" PRIu64 ": they are of different times; move the one away that is not of this "
-            "journal",
-            file->number, disk_path(reading->disk), begin, reading->position);
+        return error_set(reading->error, BANYAN_ECORRUPT,
+                         "journal-%08u in %.50s begins at position %" PRIu64
+                         ", where another file has records up to %" PRIu64
+                         ": they are of different times; move the one away that is not of this journal",
+                         file->number, disk_path(reading->disk), begin, reading->position);
     if (begin <= reading->position)
         return 0;
     if (file->number != expected)

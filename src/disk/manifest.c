@@ -80,8 +80,8 @@ static int check_part(struct disk *disk, const struct manifest_part *part, struc
     disk_file_close(file);
     if (status == BANYAN_ENOTFOUND || (!status && bytes != part->bytes))
         return error_set(error, BANYAN_ECORRUPT,
-                         "%s in %.60s is %s, and has to have %" PRIu64 ": the checkpoint is damaged; put the "
-                         "directory's copy in its place",
+                         "%s in %.60s is %s, and has to have %" PRIu64
+                         ": the checkpoint is damaged; put the directory's copy in its place",
                          part->name, disk_path(disk), status ? "missing" : "of another length", part->bytes);
     return status;
 }

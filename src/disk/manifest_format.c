@@ -101,11 +101,10 @@ int manifest_encode(const struct manifest *manifest, uint8_t **bytes, size_t *le
 
 static int corrupt(const char *where, size_t offset, const char *what, struct error *error)
 {
-    return error_set(
-        error, BANYAN_ECORRUPT,
-        "manifest in %.80s is corrupt at byte %zu: %s; nothing is changed: put the directory's copy "
-        "in its place",
-        where, offset, what);
+    return error_set(error, BANYAN_ECORRUPT,
+                     "manifest in %.80s is corrupt at byte %zu: %s; nothing is changed: put the directory's "
+                     "copy in its place",
+                     where, offset, what);
 }
 
 static int read_header(struct manifest *manifest, const uint8_t *bytes, size_t length, const char *where,
@@ -121,10 +120,11 @@ static int read_header(struct manifest *manifest, const uint8_t *bytes, size_t l
         return corrupt(where, 0, "its header's checksum is wrong", error);
     memcpy(&version, bytes + 8, 4);
     if (version != MANIFEST_VERSION)
-        return error_set(error, BANYAN_EVERSION,
-                         "manifest in %.80s has format %" PRIu32 ", this program reads format %u; nothing is "
-                         "changed: start the version of Banyan that wrote it",
-                         where, version, MANIFEST_VERSION);
+        return error_set(
+            error, BANYAN_EVERSION,
+            "manifest in %.80s has format %" PRIu32
+            ", this program reads format %u; nothing is changed: start the version of Banyan that wrote it",
+            where, version, MANIFEST_VERSION);
     memcpy(&all, bytes + 12, 4);
     if (all != length)
         return corrupt(where, length < all ? length : all, "it is of another length than its header says",

@@ -165,17 +165,15 @@ int durable_load_begin(struct durable *durable, struct error *error)
     if (status)
         return status;
     if (disowned)
-        return error_set(
-            error, BANYAN_EINVAL,
-            "%s: the pools are lost, and were changed last at level process, of which this has nothing: "
-            "remove the file " DISOWNED " in it to go back to what it has",
-            disk_path(durable->disk));
+        return error_set(error, BANYAN_EINVAL,
+                         "%s: the pools are lost, and were changed last at level process, of which this has "
+                         "nothing: remove the file " DISOWNED " in it to go back to what it has",
+                         disk_path(durable->disk));
     if (!durable->manifest.checkpoint)
-        return error_set(
-            error, BANYAN_EINVAL,
-            "%s: the pools are lost, and no checkpoint of what they held has become whole: load a backup "
-            "into another directory",
-            disk_path(durable->disk));
+        return error_set(error, BANYAN_EINVAL,
+                         "%s: the pools are lost, and no checkpoint of what they held has become whole: load "
+                         "a backup into another directory",
+                         disk_path(durable->disk));
     durable->loading = true;
     return file_note(durable->disk, LOADING, error);
 }
@@ -195,10 +193,9 @@ static int journal_begin_life(struct durable *durable, struct persist_replay *re
                                                                                               : FILE_LEAST};
     int status = journal_open(&durable->journal, durable->disk, &options, &reader, error);
     if (!status && reader.report.cut_bytes)
-        log_warning(
-            "%s: the last %llu bytes of the journal were cut off by the end of the process or of the power, "
-            "and were promised to no one",
-            disk_path(durable->disk), (unsigned long long)reader.report.cut_bytes);
+        log_warning("%s: the last %llu bytes of the journal were cut off by the end of the process or of the "
+                    "power, and were promised to no one",
+                    disk_path(durable->disk), (unsigned long long)reader.report.cut_bytes);
     return status;
 }
 
@@ -301,11 +298,10 @@ int durable_attach(struct durable *durable, const struct durable_pools *pools, u
     *keys = 0;
     assert(pools->load == durable->loading);
     if (durable->named && durable->manifest.cluster != pools->cluster)
-        return error_set(
-            error, BANYAN_EINVAL,
-            "%s: the journal and the pools are of different stores: all files of a data directory are "
-            "kept, copied and moved together",
-            disk_path(durable->disk));
+        return error_set(error, BANYAN_EINVAL,
+                         "%s: the journal and the pools are of different stores: all files of a data "
+                         "directory are kept, copied and moved together",
+                         disk_path(durable->disk));
     if (!durable->named) {
         durable->behind = !pools->fresh;
         status = first_manifest(durable, error);
@@ -509,10 +505,9 @@ static int keep_once(struct durable *durable, struct helper *helper)
     if (!status || status == BANYAN_ENOSPC) {
         told_full(durable, status, &error);
     } else {
-        log_error(
-            "%s: what is changed from now on does not outlive a loss of power, and writes are refused: %s. "
-            "See to the disk, then start the server again",
-            disk_path(durable->disk), error.text);
+        log_error("%s: what is changed from now on does not outlive a loss of power, and writes are refused: "
+                  "%s. See to the disk, then start the server again",
+                  disk_path(durable->disk), error.text);
     }
     return status;
 }
@@ -588,8 +583,7 @@ int durable_stop(struct durable *durable, struct error *error)
         status = file_note(durable->disk, IN_STEP, error);
     if (!status && durable->behind)
         log_warning("%s: the checkpoint that tells it all that the pools hold was not whole yet: until the "
-                    "next start "
-                    "has made it, a loss of the pools costs what a former life had not told",
+                    "next start has made it, a loss of the pools costs what a former life had not told",
                     disk_path(durable->disk));
     return status;
 }

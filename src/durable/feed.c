@@ -338,7 +338,7 @@ void feed_mark(void *context, const void *key, size_t length)
             feed_wake(feed);
         if (room)
             return;
-        if (!room_wait(feed, lane, bytes)) {        /* the next life makes a checkpoint (K5) */
+        if (!room_wait(feed, lane, bytes)) {        /* given up: the next life makes a checkpoint (K5) */
             atomic_store_release(&feed->missed, 1); /* before the task that marks ends */
             writer->ticket = UINT64_MAX;
             return;

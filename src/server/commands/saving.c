@@ -1,7 +1,7 @@
 /*
  * saving.c - commands about what outlives power: SAVE, BGSAVE, BGREWRITEAOF, LASTSAVE, WAITAOF. On a fiber.
- * Redis has a snapshot and a log of commands. Here a checkpoint is the snapshot,
- * and ends the journal, which is the log: so both kinds of commands make a checkpoint.
+ * Redis has a snapshot and a log of commands. Here a checkpoint is the snapshot, and ends the journal, which
+ * is the log: so commands for either make a checkpoint.
  */
 #include <string.h>
 
@@ -17,9 +17,8 @@ static struct durable *durable_or_reply(struct server_call *call)
 {
     struct durable *durable = server_of(call)->options.durable;
     if (!durable)
-        resp_error(call->reply,
-                   "ERR this server keeps nothing on a disk: start it with --data and --durability "
-                   "disk-second or disk-always");
+        resp_error(call->reply, "ERR this server keeps nothing on a disk: start it with --data and "
+                                "--durability disk-second or disk-always");
     return durable;
 }
 
