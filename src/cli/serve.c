@@ -41,7 +41,7 @@ struct process {
     struct data_directory data;
     struct durable *durable; /* level disk; else NULL */
     struct store *durable_store;
-    bool load; /* the pools are new, and the disk holds what they are to hold */
+    bool load; /* the pools are new, and are filled from the disk */
     bool terminal;
     struct cluster_fabric cluster;
     struct fabric *fabric;
@@ -65,7 +65,7 @@ static bool embedded(const struct process *process)
     return process->command == &serve_settings_serve;
 }
 
-/* They lie in files. */
+/* The pools lie in files. */
 static bool kept(const struct process *process)
 {
     return process->settings.data && process->settings.data[0];
@@ -189,7 +189,7 @@ static int guard(const struct process *process, struct error *error)
 
 /* ---- the fabric ---- */
 
-/* What outlives power, and whether the pools can be trusted beside it. */
+/* Opens the directory on the disk, and sees whether the pools hold all that it has. */
 static int open_disk(struct process *process, struct data_wishes *wishes, struct error *error)
 {
     const struct serve_settings *settings = &process->settings;
@@ -288,7 +288,7 @@ static int open_cluster(struct process *process, struct error *error)
     return status ? status : fabric_remote_open(&process->fabric, &process->cluster.options, error);
 }
 
-/* What is kept has a catalogue, unless the first start did not come that far. */
+/* Pools that are kept have a catalogue, unless the first start ended before it wrote one. */
 static int write_kept_catalogue(struct process *process, struct tree_session *session)
 {
     bool formatted = false;
@@ -343,7 +343,7 @@ static void tell_loading(void *context, const struct recovery_progress *progress
                 (unsigned long long)progress->keys, (unsigned long long)progress->of);
 }
 
-/* The keeper, and what the disk holds, if the pools are new. */
+/* Attaches the pools to the disk, and fills them from it if they are new. */
 static int attach_disk(struct process *process, struct error *error)
 {
     const uint64_t begun = task_now();
@@ -425,8 +425,8 @@ static int show_settings(struct process *process, struct error *error)
     return 0;
 }
 
-/* What pools in this process have not used for a while goes back to the system, some milliseconds' worth at a
- * time. */
+/* Memory that pools in this process have not used for a while goes back to the system, some milliseconds'
+ * worth at a time. */
 static void tick(void *context)
 {
     struct process *process = context;
@@ -521,7 +521,7 @@ static void on_signal(void *context, int number)
     serve_owner_leave(&process->owner, process->server);
 }
 
-/* What has become of the data. */
+/* Says what has become of the data. */
 static void tell_end(const struct process *process)
 {
     struct server_stats stats;

@@ -124,7 +124,7 @@ int disk_read(struct disk_file *file, uint64_t offset, void *buffer, size_t leng
     return length ? file->disk->ops->read(file, offset, buffer, length, got, error) : 0;
 }
 
-/* Of a write that found no room: the file becomes what it was, if it only grew. */
+/* After a write that found no room: makes the file what it was, if it only grew. */
 static int take_back(struct disk_file *file, uint64_t offset, uint64_t before, uint64_t written,
                      struct error *error)
 {
@@ -230,7 +230,7 @@ static int compare_names(const void *left, const void *right)
     return strcmp(((const struct name *)left)->text, ((const struct name *)right)->text);
 }
 
-/* All are listed before the first is told, so `visit` may make and remove files. */
+/* All names are listed before the first is told, so that `visit` may make and remove files. */
 int disk_list(struct disk *disk, disk_visit_function *visit, void *context, struct error *error)
 {
     struct names names = {0};
@@ -282,7 +282,7 @@ int disk_remove_if_there(struct disk *disk, const char *name, struct error *erro
 
 int disk_sync_names(struct disk *disk, struct error *error)
 {
-    /* The kernel tells one of those who ask that it has failed, and is well again for the next one. */
+    /* The kernel tells only one caller that a sync has failed, and the next one that all is well. */
     if (atomic_load_acquire(&disk->names_failed))
         return error_set(error, BANYAN_EUNKNOWN,
                          "directory %.80s cannot be synced any more, since that has failed before; which of "

@@ -1,9 +1,9 @@
 /*
  * disk.h - a directory of flat files that are to outlive power: the contract, whatever the files lie on.
  *
- * Called by what keeps data on a disk (journal.h, manifest.h, checkpoints). Every call suspends or blocks the
- * calling task: a real disk blocks the thread, so its callers are threads of their own. A file is used by one
- * task at a time, and so is a name; different ones by any tasks.
+ * Called by code that keeps data on a disk (journal.h, manifest.h, checkpoints). Every call suspends or
+ * blocks the calling task: a real disk blocks the thread, so its callers are threads of their own. A file is
+ * used by one task at a time, and so is a name; different ones by any tasks.
  *
  * WHAT IS PROMISED. Bytes outlive a power cut when a sync of their file that began behind their write has
  * returned 0; a name that was made, changed or removed, when a sync of the names has. Until then a cut leaves
@@ -11,9 +11,9 @@
  * name has happened or not, a rename as one. Nothing orders any of it but a sync.
  *
  * A FAILED SYNC may have dropped what it was to write, and a later sync of the same file that returns 0 does
- * not bring it back: whoever sees one believes nothing of the file that was not synced before, and may not
- * ask again. Of the directory, whose names are synced for several tasks, the disk sees to that itself: when a
- * sync of the names has failed, each later one does, until the disk is opened again.
+ * not bring it back: its caller then believes nothing of the file that was not synced before, and does not
+ * sync it again. Names are synced for several tasks, so the disk sees to that itself: when a sync of the
+ * names has failed, each later one fails too, until the disk is opened again.
  *
  * ERRORS name the file. BANYAN_ENOSPC: the disk, or the user's limit, has no room, and nothing of the write
  * is in the file. BANYAN_EUNKNOWN: a write, a sync or a change of a name failed, and may have happened, in
@@ -60,7 +60,7 @@ void disk_close(struct disk *disk);
 /* As messages name it: the directory. */
 const char *disk_path(const struct disk *disk);
 
-/* Calls `visit` with each name, in order. What that returns, if not 0, ends it and is returned. */
+/* Calls `visit` with each name, in order. A result other than 0 ends it and is returned. */
 typedef int disk_visit_function(void *context, const char *name, uint64_t bytes, struct error *error);
 int disk_list(struct disk *disk, disk_visit_function *visit, void *context, struct error *error);
 bool disk_name_valid(const char *name);
@@ -90,7 +90,7 @@ int disk_remove(struct disk *disk, const char *name, struct error *error);
 /* 0 also if it is not there. */
 int disk_remove_if_there(struct disk *disk, const char *name, struct error *error);
 int disk_sync_names(struct disk *disk, struct error *error);
-/* What can be written still, by the disk and by the limit. */
+/* Bytes that can still be written, by the disk and by the limit. */
 int disk_free(struct disk *disk, uint64_t *bytes, struct error *error);
 /* Of all files together. */
 uint64_t disk_used(const struct disk *disk);

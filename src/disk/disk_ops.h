@@ -1,6 +1,6 @@
 /*
- * disk_ops.h - what an implementation of disk.h has to do; disk.c does the rest (names, the limit, what is
- * left of a write that found no room). For src/disk/ alone.
+ * disk_ops.h - the calls that an implementation of disk.h makes; disk.c does the rest (it checks names, keeps
+ * the limit, and takes back writes that found no room). For src/disk/ alone.
  */
 #ifndef DISK_DISK_OPS_H
 #define DISK_DISK_OPS_H
@@ -18,7 +18,7 @@ struct disk_ops {
     void (*close_file)(struct disk_file *file);
     int (*read)(struct disk_file *file, uint64_t offset, void *buffer, size_t length, size_t *got,
                 struct error *error);
-    /* `written` is what of it is in the file when it fails. BANYAN_ENOSPC with `written` above 0 is right. */
+    /* When it fails, `written` says how many of its bytes are in the file, with BANYAN_ENOSPC too. */
     int (*write)(struct disk_file *file, uint64_t offset, const struct disk_piece *pieces, unsigned count,
                  bool sync, uint64_t *written, struct error *error);
     int (*sync)(struct disk_file *file, struct error *error);

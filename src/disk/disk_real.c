@@ -120,7 +120,7 @@ static int open_directory(struct real_disk *real, struct error *error)
     return made ? sync_parent(real, error) : 0;
 }
 
-/* What the process that has the lock says of itself; 0: nothing. */
+/* The number of the process that has the lock, as it has written it there; 0: none. */
 static long lock_holder(const struct real_disk *real)
 {
     char text[24];
@@ -130,7 +130,7 @@ static long lock_holder(const struct real_disk *real)
     return pid > 0 ? pid : 0;
 }
 
-/* For messages of others alone: where the disk is full they say 0. */
+/* Only messages of other processes need it: if the disk is full, they say 0. */
 static void write_pid(const struct real_disk *real)
 {
     char text[24];
@@ -357,7 +357,7 @@ static void ring_prepare(struct real_file *real, uint64_t offset, const struct v
     sync->user_data = STEP_SYNC;
 }
 
-/* Both results. Not 0, but an errno: nobody knows what has become of the two. */
+/* Gets both results. Not 0: an errno, and what has become of the two is not known. */
 static int ring_run(struct real_file *real, int results[STEPS])
 {
     for (unsigned done = 0; done < STEPS;) {
@@ -397,7 +397,7 @@ static int ring_step(struct real_file *real, uint64_t offset, struct vector *vec
     }
     if (vector->left)
         return 0; /* the sync was not begun */
-    /* Whatever it is: a sync is not asked for twice. */
+    /* Whatever the error is: a sync is not asked for twice. */
     if (results[STEP_SYNC])
         return file_failed(&real->file, BANYAN_EUNKNOWN, "synced", -results[STEP_SYNC], error);
     *synced = true;
@@ -442,7 +442,7 @@ static int real_measure(struct disk *disk, const char *name, uint64_t *bytes, st
                  : 0;
 }
 
-/* What is no regular file is listed too: whoever wants the name must hear of it. */
+/* Lists files too that are not regular: a caller that wants such a name must hear of it. */
 static int real_list(struct disk *disk, disk_visit_function *visit, void *context, struct error *error)
 {
     struct real_disk *real = real_disk(disk);

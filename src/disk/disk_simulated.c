@@ -26,7 +26,7 @@ struct version {
 };
 #define LENGTH UINT64_MAX
 
-/* What a name stands for; lives while a name, a change of one, or an open file refers to it. */
+/* A file without its name; lives while a name, a change of one, or an open file refers to it. */
 struct inode {
     uint32_t references;
     struct bytes now, platter; /* the platter's may be longer than its length: what lies behind is stale */
@@ -59,7 +59,7 @@ struct simulated {
     struct random random;
     struct entry *now, *platter; /* names */
     struct change *first, **last;
-    struct bytes stale; /* what the last file that was removed had */
+    struct bytes stale; /* the bytes of the file that was removed last */
     struct fault faults[DISK_FAULTS];
     uint64_t serial, syncs;
     disk_simulated_watch_function *watch;
@@ -303,7 +303,7 @@ static bool resize(struct simulated *disk, struct inode *inode, uint64_t length)
     const uint64_t before = inode->now.length;
     if (!bytes_resize(&inode->now, length) || !version_add(disk, inode, LENGTH))
         return false;
-    /* What was cut off reads as zeros if the file grows again. */
+    /* Bytes that were cut off read as zeros if the file grows again. */
     return length >= before || touch(disk, inode, length, before - length);
 }
 
@@ -313,8 +313,8 @@ static bool enlarge(struct simulated *disk, struct inode *inode, uint64_t length
     return resize(disk, inode, length) && (length <= before || touch(disk, inode, before, length - before));
 }
 
-/* What the platter's length will be when all is synced: less than what is read if a sync has failed, until
- * what lies behind it is written again. */
+/* The platter's length when all is synced. If a sync has failed it is less than the length that is read,
+ * until the bytes behind it are written again. */
 static uint64_t length_pending(const struct inode *inode)
 {
     uint64_t length = inode->platter_length;
@@ -338,7 +338,7 @@ static bool put(struct simulated *disk, struct inode *inode, uint64_t offset, co
     return touch(disk, inode, from, offset + length - from); /* with the hole before it */
 }
 
-/* A sync of what was written up to then: all of it, or (`some`) a part, and the rest is forgotten. */
+/* Syncs all that was written up to then, or (`some`) a part of it, and forgets the rest. */
 static bool write_back(struct simulated *disk, struct inode *inode, uint64_t until, bool some)
 {
     while (inode->first && inode->first->serial <= until) {
@@ -708,7 +708,7 @@ static bool first_of_sector(const struct inode *inode, const struct version *ver
     return true;
 }
 
-/* What the next life reads of the file. */
+/* Makes the file that the next life reads. */
 static bool inode_cut(struct chooser *chooser, const struct inode *inode, struct inode *made)
 {
     if (!bytes_copy(&made->now, &inode->platter))
@@ -731,8 +731,8 @@ static bool inode_cut(struct chooser *chooser, const struct inode *inode, struct
     return bytes_resize(&made->now, length) && bytes_copy(&made->platter, &made->now);
 }
 
-/* Every file that may survive, with what becomes of it. All choices are asked for, also those of files whose
- * names are lost: so the states have numbers. */
+/* A file that may survive, and the one that is made of it. All choices are made, also for files whose names
+ * are lost, so that each state has a number. */
 struct survivor {
     struct survivor *next;
     const struct inode *inode;

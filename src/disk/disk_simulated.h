@@ -2,14 +2,14 @@
  * disk_simulated.h - a disk of memory whose power is cut: another implementation of disk.h, for tests and
  * simulated clusters. It keeps all that disk.h promises, and nothing more.
  *
- * Besides what is read it knows what lies on the platter, and all that was not synced yet: each write's
- * sectors, each change of a file's length, each change of a name. disk_simulated_cut makes of it the disk
- * that the next life finds: of each sector, of each length any one version since the last sync, of the
- * changes of names any, in their order. Sectors that a file's length covers and that were never written back
- * hold zeros, or, with `stale`, what an earlier file had there.
+ * Besides the bytes that are read it knows those that lie on the platter, and all that was not synced yet:
+ * each write's sectors, each change of a file's length, each change of a name. disk_simulated_cut makes of it
+ * the disk that the next life finds: of each sector, of each length any one version since the last sync, of
+ * the changes of names any, in their order. Sectors that a file's length covers and that were never written
+ * back hold zeros, or, with `stale`, what an earlier file had there.
  *
- * Everything follows from the seed. One thread, or fibers of one thread. What takes time sleeps by
- * task_sleep, so it costs virtual time in a simulator's fiber, and is 0 if it is not asked for.
+ * Everything follows from the seed. One thread, or fibers of one thread. Calls take the time that the options
+ * say, by task_sleep, which is virtual time in a simulator's fiber.
  */
 #ifndef DISK_DISK_SIMULATED_H
 #define DISK_DISK_SIMULATED_H
@@ -24,8 +24,9 @@ struct disk_simulated_options {
     uint64_t sync_ns, call_ns; /* a sync, any other call */
 };
 
-/* What fails. The write leaves a part; the sync writes back some sectors and forgets that the others were
- * written; the sync of the names forgets nothing, since file systems keep their own changes in order. */
+/* The calls that fail. A write that fails leaves a part; a sync that fails writes back some sectors and
+ * forgets that the others were written; one of the names forgets nothing, since file systems keep their own
+ * changes in order. */
 enum disk_fault { DISK_FAULT_WRITE, DISK_FAULT_SYNC, DISK_FAULT_NAMES, DISK_FAULTS };
 #define DISK_FAULT_FOR_EVER UINT32_MAX
 

@@ -80,7 +80,7 @@ static int reserve_file(struct journal *journal, struct error *error)
     return 0;
 }
 
-/* What an attempt without room has left is removed by the next one. */
+/* First removes the file that an attempt without room may have left. */
 static int write_head(struct journal *journal, const struct journal_head *head, struct error *error)
 {
     uint8_t bytes[JOURNAL_HEADER_BYTES];
@@ -286,8 +286,8 @@ static int make_journal(struct journal **made, struct disk *disk, const struct j
     return 0;
 }
 
-/* Where there is no room for a file, the journal is opened without: else nothing could be released. What it
- * told is safe all the same (D13), names too. */
+/* If there is no room for a file, the journal is opened without one: else nothing could be released. The
+ * records that it told are safe all the same (D13), and the names have to be too. */
 static int begin_first(struct journal *journal, struct error *error)
 {
     struct error cause = {0};

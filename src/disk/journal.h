@@ -31,7 +31,8 @@
  *          24  8  synced: a position up to which all was safe when this record was written
  *          32     payload, then zeros up to a multiple of 8
  *
- * So records of an earlier use of the same bytes, or of another place, are no records.
+ * So a record that an earlier use of the file has left, or that stands in another place, is not taken for
+ * one.
  */
 #ifndef DISK_JOURNAL_H
 #define DISK_JOURNAL_H
@@ -50,8 +51,8 @@ struct journal;
 struct journal_options {
     uint64_t cluster;
     uint32_t node;
-    uint64_t from;         /* what lies before is needed no more; a position that journal_sync has returned */
-    uint64_t file_bytes;   /* a file ends before it is longer; 0: JOURNAL_FILE_BYTES */
+    uint64_t from;       /* nothing before it is needed any more; a position that journal_sync has returned */
+    uint64_t file_bytes; /* a file ends before it is longer; 0: JOURNAL_FILE_BYTES */
     uint32_t buffer_bytes; /* what may be appended between two syncs; 0: JOURNAL_BUFFER_BYTES */
     uint64_t seed;         /* of the nonces; 0: from the system */
     bool accept_loss;      /* go on over what is corrupt or missing */
@@ -65,7 +66,7 @@ struct journal_record {
     uint32_t file;          /* its number */
     uint64_t offset;        /* in the file */
 };
-/* What it returns, if not 0, ends the opening, and is returned. */
+/* A result other than 0 ends the opening and is returned. */
 typedef int journal_visit_function(void *context, const struct journal_record *record, struct error *error);
 
 /* What an opening has found, beside records. */
@@ -73,7 +74,7 @@ struct journal_report {
     uint64_t records, cut_bytes; /* the torn tail's */
     uint32_t files, lost;        /* regions that were lost, with accept_loss */
 };
-/* With accept_loss: what was between these positions is lost; `why` names file and offset. */
+/* With accept_loss: all between these positions is lost; `why` names file and offset. */
 typedef void journal_loss_function(void *context, uint64_t from, uint64_t to, const char *why);
 
 struct journal_reader {
@@ -84,14 +85,14 @@ struct journal_reader {
 };
 
 /*
- * Reads what there is, and begins a file of its own behind it; where there is no room for that, the first
- * sync does. When it returns 0, all records that it told are safe, also from power. What it told before it
- * fails is nothing.
+ * Reads the files, and begins a new one behind them; if there is no room for it, the first sync begins it.
+ * When it returns 0, all records that it told are safe, also from a loss of power. When it fails, the records
+ * that it has told do not count.
  *
- * The torn tail is cut: what stands behind the last whole record, and was promised by none. BANYAN_ECORRUPT:
- * something that was promised is missing or damaged; accept_loss goes on over it. The damaged files stay as
- * they are until they are released, and every opening until then wants accept_loss. BANYAN_EVERSION;
- * BANYAN_EINVAL: files of another cluster or memory node; and the errors of disk.h.
+ * It cuts the torn tail: bytes behind the last whole record, which no record says to be promised.
+ * BANYAN_ECORRUPT: something that was promised is missing or damaged; accept_loss goes on over it. The
+ * damaged files stay as they are until they are released, and every opening until then wants accept_loss.
+ * BANYAN_EVERSION; BANYAN_EINVAL: files of another cluster or memory node; and the errors of disk.h.
  */
 int journal_open(struct journal **journal, struct disk *disk, const struct journal_options *options,
                  struct journal_reader *reader, struct error *error);
@@ -104,14 +105,13 @@ bool journal_has_room(const struct journal *journal, uint32_t length);
 int journal_append(struct journal *journal, uint8_t kind, const void *bytes, uint32_t length,
                    uint64_t *position, struct error *error);
 /*
- * All that was appended is written and synced; `safe` is the end of what is safe, also when it fails.
- * BANYAN_ENOSPC: there is no room, and the rest is still in the buffer: release something and sync again.
- * Any other error ends the promise: all calls fail with it from then on, until the journal is opened by
- * another process.
+ * Writes and syncs all that was appended; all before `safe` is safe then, also when it fails. BANYAN_ENOSPC:
+ * there is no room, and the rest is still in the buffer: release something and sync again. Any other error
+ * ends the promise: all calls fail with it from then on, until the journal is opened by another process.
  */
 int journal_sync(struct journal *journal, uint64_t *safe, struct error *error);
-/* Removes the files of which all lies before the position. The caller has seen to it that each opening from
- * now on is given at least this position as `from`, also after a cut. The last file stays. */
+/* Removes the files that lie wholly before the position. The caller has seen to it that each opening from now
+ * on is given at least this position as `from`, also after a cut. The last file stays. */
 int journal_release(struct journal *journal, uint64_t position, struct error *error);
 
 uint64_t journal_begin(const struct journal *journal); /* of the first file */

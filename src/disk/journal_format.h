@@ -24,7 +24,7 @@ void journal_name(char name[JOURNAL_NAME_BYTES], uint32_t number);
 uint32_t journal_number(const char *name);
 
 void journal_head_encode(const struct journal_head *head, uint8_t bytes[JOURNAL_HEADER_BYTES]);
-/* NULL, or what is wrong: with `version` set if that alone is, else 0. */
+/* NULL, or what is wrong; `version` is set if it alone is wrong, else it is 0. */
 const char *journal_head_decode(struct journal_head *head, const uint8_t bytes[JOURNAL_HEADER_BYTES],
                                 uint32_t *version);
 
@@ -33,7 +33,7 @@ static inline uint32_t journal_record_bytes(uint32_t length)
 {
     return JOURNAL_RECORD_BYTES + ((length + 7) & ~7u);
 }
-/* The record but for what journal_record_seal says. */
+/* Writes the record, but for the fields that journal_record_seal sets. */
 void journal_record_put(uint8_t *to, uint8_t kind, const void *bytes, uint32_t length);
 /* Returns its bytes. */
 uint32_t journal_record_seal(uint8_t *record, uint64_t nonce, uint64_t position, uint64_t synced);
@@ -53,7 +53,7 @@ struct journal_file {
     uint64_t begin;
 };
 
-/* What journal_open knows when it has read what there is. */
+/* What journal_open knows when it has read the files. */
 struct journal_found {
     struct journal_file *files; /* owned by the caller then */
     uint32_t count;

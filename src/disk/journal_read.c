@@ -2,10 +2,11 @@
  * journal_read.c - the opening of a journal: which files there are, what in them is whole, what is torn and
  * what is corrupt.
  *
- * Of every file but the last all is promised, up to where the next one begins (D8). Of the last one that is
- * promised which some record of it calls synced (D9); behind that, what is not whole is a torn tail (D10).
- * A record whose header is right is skipped as a whole even if its payload is not: this file's writer has
- * reserved these bytes. So the time that it takes does not depend on what the bytes are.
+ * Of every file but the last all is promised, up to where the next one begins (D8). Of the last file all is
+ * promised up to the position that a record of it calls synced (D9); behind that, bytes that are no whole
+ * record are a torn tail (D10). A record whose header is right is skipped as a whole even if its payload is
+ * damaged, because the file's writer has reserved these bytes. So the time that it takes does not depend on
+ * what the bytes are.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -47,7 +48,7 @@ enum found { FOUND_NOTHING, FOUND_TORN, FOUND_WHOLE };
 
 /* ---- messages ---- */
 
-/* D12: what was promised and is not there ends the opening, or is told. */
+/* D12: if something that was promised is not there, the opening ends, or the loss is told. */
 __attribute__((format(printf, 4, 5))) static int lose(struct reading *reading, uint64_t from, uint64_t to,
                                                       const char *format, ...)
 {
@@ -102,7 +103,7 @@ static int open_file(struct reading *reading, const struct candidate *candidate)
     return disk_open(reading->disk, name, &reading->file, reading->error);
 }
 
-/* Files that are sound, but another's. */
+/* Refuses a file that is sound, but of another cluster or memory node. */
 static int check_owner(const struct reading *reading, const struct candidate *candidate)
 {
     const struct journal_head *head = &candidate->head;
@@ -148,7 +149,7 @@ static int find_files(struct reading *reading)
     return status;
 }
 
-/* D11: files that lie before what is needed are removed as journal_release does, whatever is in them. */
+/* D11: removes files that lie wholly before `from`, as journal_release does, whatever is in them. */
 static int remove_unneeded(struct reading *reading)
 {
     uint32_t unneeded = 0;
@@ -180,7 +181,7 @@ static uint64_t position_at(const struct reading *reading, uint64_t offset)
     return reading->now->head.begin + (offset - JOURNAL_HEADER_BYTES);
 }
 
-/* So many bytes of the file, all of which it has, until the next call. */
+/* Reads so many bytes, all of which the file has; they are valid until the next call. */
 static int take(struct reading *reading, uint64_t offset, uint32_t length, const uint8_t **bytes)
 {
     if (offset < reading->window_at || offset + length > reading->window_at + reading->window_length) {
@@ -199,7 +200,7 @@ static int take(struct reading *reading, uint64_t offset, uint32_t length, const
     return 0;
 }
 
-/* What stands at the offset, and how far the next place is at which a record may begin. */
+/* Finds what stands at the offset, and how far behind it the next record may begin. */
 static int look(struct reading *reading, uint64_t offset, enum found *found, struct journal_view *view,
                 const uint8_t **payload, uint64_t *step)
 {
@@ -256,8 +257,8 @@ static int tell(struct reading *reading, uint64_t offset, const struct journal_v
     return reading->told->visit ? reading->told->visit(reading->told->context, &record, reading->error) : 0;
 }
 
-/* From `began` on, before the limit, stands what is no whole record of the journal. All is lost up to the
- * next one that is, from `offset` on. */
+/* From `began` on, before the limit, no whole record stands. All is lost up to the next whole one, which is
+ * looked for from `offset` on. */
 static int lose_region(struct reading *reading, uint64_t began, uint64_t *offset, uint64_t limit, bool last)
 {
     const uint64_t from = position_at(reading, began);
@@ -311,8 +312,8 @@ static int read_records(struct reading *reading, uint64_t limit, bool last)
 
 /* ---- the last file ---- */
 
-/* D13: writes again what no record calls synced, and syncs it: a sync that failed in an earlier life may have
- * dropped it, and left it to be read all the same. */
+/* D13: writes again all bytes that no record calls synced, and syncs them: a sync that failed in an earlier
+ * life may have dropped them, and left them to be read all the same. */
 static int write_again(struct reading *reading, uint64_t synced)
 {
     uint64_t end = offset_of(reading, reading->position);
@@ -364,7 +365,7 @@ static int read_last(struct reading *reading)
 
 /* ---- all files ---- */
 
-/* Between the files. */
+/* Whether the file goes on where the one before it ends. */
 static int check_beginning(struct reading *reading, uint32_t index)
 {
     const struct candidate *file = &reading->files[index];
@@ -387,7 +388,7 @@ static int check_beginning(struct reading *reading, uint32_t index)
                 file->number, begin, reading->position);
 }
 
-/* A file whose header is not right tells nothing of its records. */
+/* Loses a file whose header is damaged, since nothing can be read of its records. */
 static int lose_file(struct reading *reading, uint32_t index)
 {
     struct candidate *file = &reading->files[index];
@@ -404,7 +405,7 @@ static int lose_file(struct reading *reading, uint32_t index)
                 file->complaint);
 }
 
-/* How far all of a file that is not the last is promised. */
+/* The position up to which a file that is not the last is promised. */
 static uint64_t limit_of(const struct reading *reading, uint32_t index)
 {
     const struct candidate *file = &reading->files[index], *next = file + 1;

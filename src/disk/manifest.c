@@ -100,8 +100,8 @@ static int remove_stray(void *context, const char *name, uint64_t bytes, struct 
     return disk_remove_if_there(sweep->disk, name, error);
 }
 
-/* D15: the manifest that is read may have its name by a change that no sync has made safe yet, if a process
- * died between the two. Before anything is removed that the one before it names, it is. */
+/* D15: if a process died between the change of a name and its sync, the manifest that is read may have a name
+ * that is not safe yet. It is made safe before any file is removed that the manifest before it names. */
 static int sweep(struct disk *disk, const struct manifest *keep, struct error *error)
 {
     struct sweep sweep = {disk, keep};
@@ -128,7 +128,7 @@ int manifest_open(struct disk *disk, uint64_t cluster, uint32_t node, uint32_t n
 
 /* ---- replacing ---- */
 
-/* Under another name, and whole on the disk. */
+/* Writes it under another name, and syncs it. */
 static int write_new(struct disk *disk, const uint8_t *bytes, size_t length, struct error *error)
 {
     struct disk_file *file = NULL;
@@ -141,7 +141,8 @@ static int write_new(struct disk *disk, const uint8_t *bytes, size_t length, str
     return status;
 }
 
-/* The old one needs them no more, and the next opening would remove them too: so it is no failure. */
+/* Removes the parts that only the old one names. If that fails the next opening removes them, so it is no
+ * failure. */
 static void remove_old(struct disk *disk, const struct manifest *old, const struct manifest *next)
 {
     for (uint32_t i = 0; old && i < old->part_count; i++) {

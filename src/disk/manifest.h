@@ -1,10 +1,11 @@
 /*
- * manifest.h - the small file `manifest`, which says whose directory this is, and what a next life begins
- * with: the present checkpoint, and up to which position it makes the journal unneeded.
+ * manifest.h - the small file `manifest`, which says whose directory this is, and where the next life begins:
+ * at the present checkpoint, and at the position up to which that makes the journal unneeded.
  *
  * One thread. It is replaced as a whole, and is never changed in place: a life finds the old one or the new
- * one (D14). A checkpoint's part is a file `checkpoint-...` that somebody else writes and syncs, before the
- * manifest names it; files that no manifest names any more are removed when it is replaced, or opened (D15).
+ * one (D14). A checkpoint's part is a file `checkpoint-...` that the checkpoint's maker writes and syncs
+ * before the manifest names it; files that no manifest names any more are removed when it is replaced, or
+ * opened (D15).
  *
  * It is binary, with a checksum over all of it, and not JSON: keys are any bytes, which JSON has no text for;
  * a text with a checksum cannot be edited either; and this layer needs no library for it. All numbers are
@@ -28,7 +29,7 @@
  *           4  8  epoch,  12  8  sequence: what was committed when its scan began
  *          20  8  entries
  *          28  8  bytes of the file
- *          36  8  check of the file's bytes, by whoever writes and reads it
+ *          36  8  check of the file's bytes, by the code that writes and reads it
  *          44     name, lower bound, upper bound
  *   end     0  4  CRC32C of all bytes before
  */
@@ -65,8 +66,7 @@ struct manifest {
  * BANYAN_ECORRUPT: it, or a part of the checkpoint, is damaged or missing. */
 int manifest_open(struct disk *disk, uint64_t cluster, uint32_t node, uint32_t nodes,
                   struct manifest *manifest, struct error *error);
-/* What it says, of whichever memory node, for tools: changes nothing, and looks at no part. Errors as above.
- */
+/* Reads it, of whichever memory node, for tools: changes nothing, and looks at no part. Errors as above. */
 int manifest_read(struct disk *disk, struct manifest *manifest, struct error *error);
 void manifest_free(struct manifest *manifest);
 

@@ -12,7 +12,7 @@
 #include "persist/pieces.h"
 
 #define NODES_MAX 64u
-#define ASKER     1u /* calls that only look ask as anybody */
+#define ASKER     1u /* the compute id that calls give; they only look, so any will do */
 
 /* A segment that a memory node has handed out, with the use of it that was met last. */
 struct segment {
@@ -97,7 +97,7 @@ static bool piece_copy(struct persist_drain *drain, size_t key_length, const str
     return !*status;
 }
 
-/* A value in pieces: they first, then the header that names them. */
+/* Of a value in pieces first the pieces, then the header that names them. */
 static bool pieces_copy(struct persist_drain *drain, const struct format_key *key,
                         const struct format_reference *reference, int *status, struct error *error)
 {
@@ -157,7 +157,7 @@ static int frame_copy(struct persist_drain *drain, const struct format_log_segme
     int status = 0;
     while (!status && format_log_frame_next(view, &at, &entry))
         status = entry_copy(drain, &entry, error);
-    if (status || !view->count) /* one without entries covers room alone */
+    if (status || !view->count) /* a frame without entries only covers room */
         return status;
     persist_frame_encode(&frame, drain->record);
     memcpy(drain->record + PERSIST_FRAME_HEADER, view->entries, view->length);
@@ -196,7 +196,7 @@ static void image_extend(const struct persist_drain *drain, const struct segment
     *have = to;
 }
 
-/* P1. What is not whole yet is looked at again by the next pass, wherever it lies. */
+/* P1. The next pass looks again at each place where no whole frame stands yet. */
 static int frames_copy(struct persist_drain *drain, const struct format_log_segment *use,
                        struct segment *segment, struct error *error)
 {
@@ -245,13 +245,11 @@ static int segment_copy(struct persist_drain *drain, struct segment *segment, st
 
 /* ---- which segments there are ---- */
 
-static struct segment *segment_find(struct persist_drain *drain, uint16_t node,
-                                    const struct memory_log_segment *handed)
+static struct segment *segment_find(struct persist_drain *drain, const struct memory_log_segment *handed)
 {
     for (uint32_t i = 0; i < drain->segment_count; i++)
         if (drain->segments[i].address == handed->address && drain->segments[i].serial == handed->number)
             return &drain->segments[i];
-    (void)node;
     return NULL;
 }
 
@@ -298,7 +296,7 @@ static int process_copy(struct persist_drain *drain, uint16_t node,
         status = call(drain->targets[node], &request, &page, sizeof page, error);
         for (uint32_t i = 0; i < page.count && !status; i++) {
             const struct memory_log_segment *handed = &page.segments[i];
-            struct segment *segment = segment_find(drain, node, handed);
+            struct segment *segment = segment_find(drain, handed);
             if (!segment)
                 segment = segment_add(drain, node, handed);
             if (!segment)
@@ -326,7 +324,7 @@ static int node_copy(struct persist_drain *drain, uint16_t node, struct error *e
     return status;
 }
 
-/* Those that were given back. */
+/* Forgets the segments that were given back. */
 static void segments_sweep(struct persist_drain *drain)
 {
     for (uint32_t i = drain->segment_count; i-- > 0;) {

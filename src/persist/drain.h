@@ -2,8 +2,8 @@
  * drain.h - copies what owners have logged on memory nodes of this process into a journal on a disk
  * (docs/internals/durability.md, P1 to P4): the frames of their segments, and the records that entries name.
  *
- * The memory nodes' own thread for it calls, one thread at a time; owners go on meanwhile, and know nothing
- * of it but that a segment is not used again before `persist_drain_pass` has seen it (log_options.keep).
+ * The memory nodes' thread for the disk calls, one thread at a time. Owners go on meanwhile; they only see to
+ * it that a segment is not used again before `persist_drain_pass` has seen it (log_options.keep).
  *
  * A pass costs a call of each memory node for each 64 logs and each log, a copy of what is new, and a look at
  * up to 1 MiB behind it in each segment that is being written. Memory: a segment, 1/512 of each segment that
@@ -26,13 +26,13 @@ struct persist_drain_stats {
 };
 
 /* All memory nodes of the cluster in order, NULL where one is not this process's. The journal is the
- * caller's, and nobody else appends to it meanwhile. */
+ * caller's, and nothing else appends to it meanwhile. */
 int persist_drain_create(struct persist_drain **drain, const struct fabric_target *const *targets,
                          uint16_t count, struct journal *journal, struct error *error);
 void persist_drain_destroy(struct persist_drain *drain);
 /* All frames that were whole when it began stand in the journal when it returns 0; they are safe behind the
- * next journal_sync. Syncs itself where the journal's buffer is full. An error of the journal, or
- * BANYAN_ENOMEM: what was not copied is by the next pass, if there can be one. */
+ * next journal_sync. Syncs itself where the journal's buffer is full. After an error of the journal, or
+ * BANYAN_ENOMEM, the next pass copies the rest, if there can be one. */
 int persist_drain_pass(struct persist_drain *drain, struct error *error);
 /* Files of the journal are going to be released: pieces that were copied once are copied again where an entry
  * names them from now on. */

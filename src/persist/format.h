@@ -9,8 +9,8 @@
  *   0 instance of the process u64 | 8 sequence of the first entry u64 | 16 number of entries u32
  *   20 compute id u16 | 22 memory node u16
  *
- * All that a frame's entries refer to stands before it in the same journal, but for what could not be read
- * any more.
+ * All that a frame's entries refer to stands before it in the same journal, but for records that could not be
+ * read any more.
  *
  * VALUES, entries one behind the other, each behind 16 bytes:
  *   0 flags u8: 1 the key has no value any more, 2 the value stands in BYTES records | 1 bytes of the key u8
@@ -39,7 +39,7 @@ struct persist_frame {
     struct format_log_view view; /* entries, length, count and first are set */
 };
 void persist_frame_encode(const struct persist_frame *frame, uint8_t header[PERSIST_FRAME_HEADER]);
-/* False: too short, or what no memory node has written. frame->view points into the bytes. */
+/* False: it is too short, or no memory node has written it. frame->view points into the bytes. */
 bool persist_frame_decode(const uint8_t *bytes, uint32_t length, struct persist_frame *frame);
 
 struct persist_value {

@@ -153,7 +153,7 @@ static int pieces_find(struct persist_replay *replay, const struct format_key *k
     return 0;
 }
 
-/* Where the record lies, and each of its pieces: they stood before the frame. *places is the caller's. */
+/* Finds the record, and each of its pieces, which stood before the frame. *places is the caller's. */
 static int places_find(struct persist_replay *replay, const struct format_key *key,
                        const struct format_reference *reference, struct replay_place **places, bool *there,
                        struct error *error)
@@ -296,7 +296,7 @@ static int key_order(const void *left, const void *right)
     return format_key_compare((struct format_key){a->key, a->length}, (struct format_key){b->key, b->length});
 }
 
-/* How many bytes all of them begin with. */
+/* How many bytes all keys begin with in common. */
 static uint32_t common_bytes(const struct persist_replay *replay)
 {
     const struct replay_key *first = replay->sorted_count ? replay->sorted[0].key : NULL;

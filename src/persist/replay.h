@@ -1,12 +1,12 @@
 /*
- * replay.h - what the journals of a cluster's memory nodes come to: of each key of each index the newest
- * value that is on the disks (docs/internals/durability.md, P1 to P4).
+ * replay.h - reads back the journals of a cluster's memory nodes: of each key of each index the newest value
+ * that is on the disks (docs/internals/durability.md, P1 to P4).
  *
  * One thread. The journals are opened (disk/journal.h) with persist_replay_record as their visitor, in any
  * order of the memory nodes, each from its beginning on; then all is told in key order. Memory: 150 bytes,
  * the key and a short value for each key, 24 bytes for each block; long values stay in the files.
  *
- * Nothing in a record is believed because a checksum was right: what makes no sense is BANYAN_ECORRUPT, with
+ * A record is not believed because its checksum is right: one that makes no sense is BANYAN_ECORRUPT, with
  * file and offset.
  */
 #ifndef PERSIST_REPLAY_H
@@ -31,8 +31,8 @@ void persist_replay_destroy(struct persist_replay *replay);
 void persist_replay_next(struct persist_replay *replay, uint16_t disk);
 /* A journal_visit_function; its context is the replay. */
 int persist_replay_record(void *context, const struct journal_record *record, struct error *error);
-/* The same one by one, deleted ones too: sorts, and begins with the first. BANYAN_ENOMEM. Not before all
- * journals were opened. */
+/* Sorts the keys, deleted ones too, and begins with the first: they are told one by one. BANYAN_ENOMEM. Not
+ * before all journals were opened. */
 int persist_replay_sort(struct persist_replay *replay, struct error *error);
 /* How many there are then. */
 uint64_t persist_replay_keys(const struct persist_replay *replay);
@@ -42,12 +42,12 @@ struct persist_replay_key {
     size_t key_length;
     bool present; /* else it was deleted */
 };
-/* Which comes next; false: none. */
+/* The key that comes next; false: none. */
 bool persist_replay_peek(const struct persist_replay *replay, struct persist_replay_key *key);
-/* That one, which is present, with its value; the bytes are valid until the next call. */
+/* Takes that key, which must be present, with its value; the bytes are valid until the next call. */
 int persist_replay_take(struct persist_replay *replay, struct archive_entry *entry, struct error *error);
 void persist_replay_skip(struct persist_replay *replay);
-/* All keys with their values, ascending by index and key. Not 0 from `visit` ends it. */
+/* Tells all keys with their values, ascending by index and key. A result of `visit` other than 0 ends it. */
 typedef int persist_replay_visit(void *context, uint16_t index, const struct archive_entry *entry,
                                  struct error *error);
 int persist_replay_all(struct persist_replay *replay, persist_replay_visit *visit, void *context,

@@ -22,7 +22,7 @@ static struct replay_place place_of(const struct persist_replay *replay, const s
                                  .hash = format_record_hash(bytes, length)};
 }
 
-/* Those that were dropped give their places first. */
+/* Parts that were dropped give up their places first. */
 static bool parts_grow(struct persist_replay *replay)
 {
     if (replay->part_first) {
@@ -56,8 +56,8 @@ int replay_plain_bytes(struct persist_replay *replay, const struct journal_recor
     return 0;
 }
 
-/* Where the parts of a value of that length begin: it is those that stand last. What stands before them is of
- * values whose entries were not written any more, because the process ended or the disk was full. */
+/* Where the parts of a value of that length begin. They stand last; parts before them are of values whose
+ * entries were never written, because the process ended or the disk was full. */
 static bool parts_find(const struct persist_replay *replay, uint32_t length, uint32_t *first)
 {
     uint64_t bytes = 0;

@@ -16,7 +16,7 @@ struct replay_place {
     uint64_t offset, hash; /* hash: of the bytes of a value that stands for itself */
 };
 
-/* What was last copied from an address of the pool. */
+/* The block that was last copied from an address of the pool. */
 struct replay_block {
     gaddr address;        /* GADDR_NULL: a free place of the table */
     uint64_t first, hash; /* its first 8 bytes; of all its bytes */
@@ -43,8 +43,8 @@ struct replay_chunk {
     _Alignas(16) uint8_t bytes[];
 };
 
-/* In key order: 8 bytes of the key behind what all keys begin with tell most keys apart without a look at
- * them. */
+/* Keys in order. `part`: 8 bytes of the key, behind the bytes that all keys begin with. They tell most keys
+ * apart without a look at the key itself. */
 struct replay_sorted {
     uint64_t part;
     struct replay_key *key;
@@ -52,7 +52,7 @@ struct replay_sorted {
 
 struct persist_replay {
     struct disk *disks[REPLAY_DISKS_MAX]; /* borrowed */
-    uint16_t disk_count, disk;            /* disk: the records' that come */
+    uint16_t disk_count, disk;            /* disk: of the records that come */
     struct replay_key **buckets;          /* owned */
     uint64_t keys, capacity;
     struct replay_chunk *chunks; /* owned: where keys and short values lie, the newest first */
@@ -60,7 +60,7 @@ struct persist_replay {
     struct replay_sorted *sorted; /* owned */
     uint64_t sorted_count, sorted_at;
     uint64_t order; /* entries of VALUES records so far */
-    /* Of the long value whose entry is to come, from part_first on; and of others before it, perhaps. */
+    /* Parts of the long value whose entry is to come, from part_first on, and perhaps of others before it. */
     struct replay_place *parts; /* owned */
     uint32_t part_first, part_count, part_capacity;
     uint64_t part_bytes;
@@ -69,7 +69,7 @@ struct persist_replay {
     uint8_t *header; /* owned: FORMAT_RECORD_HEADER_MAX */
     uint8_t *bytes;  /* owned: of the value that is told */
     uint64_t bytes_capacity;
-    struct disk_file *file; /* open: of which */
+    struct disk_file *file; /* NULL: none is open */
     uint16_t file_disk;
     uint32_t file_number;
     struct persist_replay_stats stats;
@@ -79,7 +79,7 @@ const struct replay_block *replay_block_find(const struct persist_replay *replay
 /* False: no memory. */
 bool replay_block_add(struct persist_replay *replay, const struct replay_block *block);
 void replay_blocks_free(struct persist_replay *replay);
-/* The place's bytes, as they are in the file now. */
+/* Reads the place's bytes from the file. */
 int replay_read(struct persist_replay *replay, const struct replay_place *place, uint8_t *to,
                 struct error *error);
 /* entry's value and expiry; the bytes are the replay's until the next call. */
@@ -92,7 +92,7 @@ void *replay_allocate(struct persist_replay *replay, size_t bytes);
 /* A copy in the key. False: no memory. */
 bool replay_key_keep(struct persist_replay *replay, struct replay_key *key, const uint8_t *bytes,
                      uint8_t length);
-/* What the key has counts no more: the caller fills in what does. */
+/* Drops what the key has; the caller fills in what counts from now on. */
 void replay_key_clear(struct replay_key *key);
 /* The key's place, made where it has none; NULL: no memory. */
 struct replay_key *replay_key_get(struct persist_replay *replay, uint16_t index, struct format_key key);
