@@ -173,9 +173,8 @@ int checkpoint_end(struct checkpoint *checkpoint, struct store_session *session,
     int status = whole ? keeper_pass_beyond(keeper, session, error) : 0;
     if (!whole || status)
         (void)disk_remove_if_there(keeper->parts.disk, checkpoint->name, &ignored);
-    else
-        status = name_it(checkpoint,
-                         error); /* if it fails, the next opening removes the file, if no manifest names it */
+    else /* if it fails, the next opening removes the file, unless the manifest names it */
+        status = name_it(checkpoint, error);
     checkpoint_free(checkpoint);
     return status;
 }

@@ -409,7 +409,7 @@ void feed_done(struct feed *feed, uint64_t pass)
 {
     spinlock_lock(&feed->lock);
     assert(pass > feed->safe);
-    atomic_store_release(&feed->safe, pass); /* release: what the keeper knows of the disk */
+    atomic_store_release(&feed->safe, pass); /* release: with what the keeper wrote before */
     if (feed->failed && feed->error.code == BANYAN_ENOSPC) {
         error_clear(&feed->error);
         atomic_store_release(&feed->failed, 0); /* with the message */

@@ -390,7 +390,7 @@ static bool nothing_next(void *context, const void **key, size_t *key_length, st
     return false;
 }
 
-/* Makes the parts that were not needed, empty, and joins all. */
+/* Makes the remaining parts, which are empty, and joins all. */
 static int join(struct recovery *recovery, struct store_session *session, int status, struct error *error)
 {
     for (; !status && recovery->part < recovery->parts; recovery->part++) {
