@@ -171,6 +171,17 @@ const char *power_answered(struct power_key *key, const redisReply *reply)
     return NULL;
 }
 
+bool power_changed(const struct power_key *key)
+{
+    bool present = key->base.present;
+    for (uint64_t at = key->first + 1; at < key->acked; at++) {
+        const enum power_kind kind = key->changes[at % POWER_CHANGES_MAX].kind;
+        present = kind == POWER_DELETE ? false : kind == POWER_EXPIRE ? present : true;
+    }
+    const enum power_kind last = key->changes[key->acked % POWER_CHANGES_MAX].kind;
+    return present || (last != POWER_DELETE && last != POWER_EXPIRE);
+}
+
 void power_safe(struct power_key *key, uint64_t number)
 {
     if (number > key->safe)

@@ -50,6 +50,9 @@ bool power_full(const struct power_key *key);
 void power_send(struct power_key *key, struct random *random, redisContext *connection);
 /* The oldest that was not answered is. NULL, or what is wrong with the answer. */
 const char *power_answered(struct power_key *key, const redisReply *reply);
+/* Whether the change that was answered last has changed the key: not if it deleted nothing, or gave nothing
+ * an expiry. Such an answer waits for no disk, and says nothing of the changes before it. */
+bool power_changed(const struct power_key *key);
 /* All up to this number are safe. */
 void power_safe(struct power_key *key, uint64_t number);
 

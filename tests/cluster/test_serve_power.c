@@ -9,8 +9,9 @@
  * SIGKILL or SIGTERM with their pools kept; some end while they fill the pools, or while a checkpoint is
  * written.
  *
- * At disk-always what was answered is safe; at disk-second what was answered before any client's WAITAOF 1 0
- * 0 was begun that said 1. After a stop by SIGTERM all is. What a key may hold: power_model.h.
+ * At disk-always each change is safe when it was answered; at disk-second when it was answered before any
+ * client's WAITAOF 1 0 0 was begun that said 1. After a stop by SIGTERM all are. What a key may hold:
+ * power_model.h.
  */
 #include <glob.h>
 #include <setjmp.h>
@@ -119,7 +120,7 @@ static bool client_answer(struct client *client, struct power_key *key)
         return false;
     spinlock_lock(&client->lock);
     const char *wrong = power_answered(key, reply);
-    if (client->run->always)
+    if (client->run->always && power_changed(key))
         power_safe(key, key->acked);
     spinlock_unlock(&client->lock);
     if (wrong)
@@ -277,8 +278,8 @@ static void pools_remove(struct run *run)
         (void)unlink(text_of("%s/pool-%u", run->directory, i)); /* some nodes are not there */
 }
 
-/* A start that is killed as soon as it fills the pools, or a moment later. */
-static void load_cut(struct run *run)
+/* A start that is killed as soon as it fills the pools, or a moment later. False: it had filled them. */
+static bool load_cut(struct run *run)
 {
     static struct process_result result;
     const char *script = "mark=$1; shift; \"$@\" & server=$!\n"
@@ -296,6 +297,7 @@ static void load_cut(struct run *run)
         arguments[7 + i] = serve[i];
     process_run(&run->scene, "env", arguments, &result);
     run->cut_loads += result.code == 0;
+    return result.code == 0;
 }
 
 static bool saving(struct run *run)
@@ -358,8 +360,8 @@ static void do_life(struct run *run)
         run->losses++;
     }
     for (bool cut = lost && random_chance(&run->random, 0.5); cut; cut = random_chance(&run->random, 0.3)) {
-        load_cut(run);
-        if (random_chance(&run->random, 0.5))
+        const bool within = load_cut(run);
+        if (random_chance(&run->random, 0.5) || !within) /* what is filled would not be filled again */
             pools_remove(run);
     }
     process_restart(&run->scene, run->server, server_arguments(run));
@@ -411,8 +413,7 @@ static void run_end(struct run *run)
     if (result.code || !strstr(result.output, "sound"))
         fail_hard("banyan check ended with %d: %s%s", result.code, result.output, result.error);
     printf("%s: %u kills, %u stops (%u before the disk was complete), %u losses of power, %u loads and %u "
-           "checkpoints "
-           "cut: %llu changes, %llu times safe\n",
+           "checkpoints cut: %llu changes, %llu times safe\n",
            run->level, run->kills, run->stops, run->behind, run->losses, run->cut_loads, run->cut_saves,
            (unsigned long long)run->answered, (unsigned long long)waits);
     fflush(stdout);
