@@ -73,6 +73,18 @@ static void says(const char *what)
         fail_msg("'%s' does not say '%s'", error.text, what);
 }
 
+/* A journal of another disk: four records of that length, each synced by itself. */
+static void fill_other(struct book *other, struct disk *where, const struct journal_options *options,
+                       uint32_t length)
+{
+    struct journal *opened = book_open(other, where, options);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(book_append(other, opened, length, NULL), 0);
+        assert_int_equal(book_sync(other, opened, NULL), 0);
+    }
+    journal_close(opened);
+}
+
 /* Three files: two full ones, and a last one with a record or two of 600 bytes. */
 static void fill_files(void)
 {
@@ -446,12 +458,7 @@ static void test_files_of_different_times(void **state)
     size_t length;
     fill_files();
     options.file_bytes = 700;
-    struct journal *copy = book_open(&others, other, &options);
-    for (uint32_t i = 0; i < 4; i++) {
-        assert_int_equal(book_append(&others, copy, 600, NULL), 0);
-        assert_int_equal(book_sync(&others, copy, NULL), 0);
-    }
-    journal_close(copy);
+    fill_other(&others, other, &options, 600);
     uint8_t *bytes = file_read(other, THIRD, &length);
     file_write(disk, THIRD, bytes, length);
     free(bytes);
@@ -591,12 +598,7 @@ static void test_an_earlier_use(void **state)
     struct journal_options options = book_options(0);
     size_t length, others;
     options.seed = 99;
-    struct journal *former = book_open(&other, earlier, &options);
-    for (uint32_t i = 0; i < 4; i++) {
-        assert_int_equal(book_append(&other, former, 100, NULL), 0);
-        assert_int_equal(book_sync(&other, former, NULL), 0);
-    }
-    journal_close(former);
+    fill_other(&other, earlier, &options, 100);
     for (uint32_t i = 0; i < 2; i++) {
         add(100);
         sync_all();
