@@ -142,8 +142,7 @@ static int read_header(struct manifest *manifest, const uint8_t *bytes, size_t l
     return 0;
 }
 
-/* Reads the part at `from`, where `left` bytes are left. Returns how many bytes it takes; 0: it is no part.
- */
+/* Reads the part at `from`, where `left` bytes are left. Returns how many it takes; 0: it is no part. */
 static size_t get_part(struct manifest_part *part, const uint8_t *from, size_t left)
 {
     uint64_t numbers[5];

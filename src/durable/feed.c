@@ -43,7 +43,7 @@ struct feed {
     struct feed_lane *lanes; /* owned */
     uint64_t pass, safe;     /* atomic: the last one that began, the last one that is safe */
     uint64_t oldest;         /* atomic: all that was marked before is safe; 0: all changes are */
-    uint32_t failed;         /* atomic: 0, or minus an error */
+    uint32_t failed;         /* atomic: 1: `error` says how */
     uint64_t progress;       /* atomic: when the disk took something last */
     uint32_t room;           /* atomic: bytes that a lane takes at the moment */
     uint32_t ends, missed;   /* atomic: the server ends; a mark was given up */
@@ -164,8 +164,8 @@ uint64_t feed_ticket(struct feed *feed)
 int feed_wait(struct feed *feed, uint64_t ticket, struct error *error)
 {
     struct feed_waiter waiter = {.ticket = ticket};
-    if (ticket ==
-        UINT64_MAX) { /* of a mark that was given up: no pass has it, though the disk may go on meanwhile */
+    /* Of a mark that was given up: no pass has it, though the disk may go on meanwhile. */
+    if (ticket == UINT64_MAX) {
         int status = feed_error(feed, error);
         return status ? status : error_set(error, BANYAN_ENOSPC, "there was no room for a change");
     }
