@@ -282,8 +282,9 @@ static void pools_remove(struct run *run)
 static bool load_cut(struct run *run)
 {
     static struct process_result result;
-    const char *script = "mark=$1; shift; \"$@\" & server=$!\n"
-                         "while [ ! -e \"$mark\" ] && kill -0 $server; do :; done\n"
+    /* Where the mark came and went between two looks, the server's socket ends the wait. */
+    const char *script = "mark=$1; socket=$2; shift 2; rm -f \"$socket\"; \"$@\" & server=$!\n"
+                         "while [ ! -e \"$mark\" ] && [ ! -S \"$socket\" ] && kill -0 $server; do :; done\n"
                          "sleep \"$WAIT\"; kill -KILL $server; wait $server; [ -e \"$mark\" ]";
     const char *const *serve = server_arguments(run);
     const char *arguments[32] = {text_of("WAIT=0.%03u", (unsigned)random_below(&run->random, 12)),
@@ -291,10 +292,11 @@ static bool load_cut(struct run *run)
                                  "-c",
                                  script,
                                  "sh",
-                                 keep(text_of("%s/disk/loading", run->directory)),
+                                 text_of("%s/disk/loading", run->directory),
+                                 run->listen + strlen("unix:"),
                                  getenv("BANYAN_PROGRAM")};
     for (unsigned i = 0; serve[i]; i++)
-        arguments[7 + i] = serve[i];
+        arguments[8 + i] = serve[i];
     process_run(&run->scene, "env", arguments, &result);
     run->cut_loads += result.code == 0;
     return result.code == 0;
