@@ -41,13 +41,13 @@ static int read_bytes(struct disk_file *file, uint8_t **bytes, size_t *length, s
     return disk_read(file, 0, *bytes, size, length, error);
 }
 
-int manifest_read(struct disk *disk, struct manifest *manifest, struct error *error)
+static int read_named(struct disk *disk, const char *name, struct manifest *manifest, struct error *error)
 {
     struct disk_file *file = NULL;
     uint8_t *bytes = NULL;
     size_t length = 0;
     *manifest = (struct manifest){0};
-    int status = disk_open(disk, MANIFEST_NAME, &file, error);
+    int status = disk_open(disk, name, &file, error);
     if (!status)
         status = read_bytes(file, &bytes, &length, error);
     if (!status)
@@ -55,6 +55,25 @@ int manifest_read(struct disk *disk, struct manifest *manifest, struct error *er
     free(bytes);
     disk_file_close(file);
     return status;
+}
+
+int manifest_read(struct disk *disk, struct manifest *manifest, struct error *error)
+{
+    return read_named(disk, MANIFEST_NAME, manifest, error);
+}
+
+int manifest_read_prepared(struct disk *disk, const struct manifest *manifest, struct manifest *prepared,
+                           struct error *error)
+{
+    int status = read_named(disk, MANIFEST_PREPARED, prepared, error);
+    if (status)
+        return status;
+    if (prepared->cluster == manifest->cluster && prepared->node == manifest->node &&
+        prepared->serial == manifest->serial + 1)
+        return 0;
+    /* That manifest came to count, and this file was about to be removed. */
+    manifest_free(prepared);
+    return error_set(error, BANYAN_ENOTFOUND, "no manifest is prepared in %.100s", disk_path(disk));
 }
 
 static int check_owner(const struct disk *disk, const struct manifest *manifest, uint64_t cluster,
@@ -88,39 +107,71 @@ static int check_part(struct disk *disk, const struct manifest_part *part, struc
 
 struct sweep {
     struct disk *disk;
-    const struct manifest *keep;
+    const struct manifest *keep, *prepared; /* prepared: serial 0: there is none */
 };
 
 static int remove_stray(void *context, const char *name, uint64_t bytes, struct error *error)
 {
     const struct sweep *sweep = context;
     const bool part = strncmp(name, MANIFEST_PREFIX, sizeof MANIFEST_PREFIX - 1) == 0;
-    if (strcmp(name, MANIFEST_NEW) != 0 && (!part || find_part(sweep->keep, name)))
+    const bool kept = find_part(sweep->keep, name) || find_part(sweep->prepared, name);
+    const bool stale = !strcmp(name, MANIFEST_PREPARED) && !sweep->prepared->serial;
+    if (strcmp(name, MANIFEST_NEW) != 0 && !stale && (!part || kept))
         return 0;
     return disk_remove_if_there(sweep->disk, name, error);
 }
 
 /* D15: if a process died between the change of a name and its sync, the manifest that is read may have a name
  * that is not safe yet. It is made safe before any file is removed that the manifest before it names. */
-static int sweep(struct disk *disk, const struct manifest *keep, struct error *error)
+static int sweep(struct disk *disk, const struct manifest *keep, const struct manifest *prepared,
+                 struct error *error)
 {
-    struct sweep sweep = {disk, keep};
+    struct sweep sweep = {disk, keep, prepared};
     int status = disk_sync_names(disk, error);
     return status ? status : disk_list(disk, remove_stray, &sweep, error);
+}
+
+static int check_parts(struct disk *disk, const struct manifest *manifest, struct error *error)
+{
+    int status = 0;
+    for (uint32_t i = 0; !status && i < manifest->part_count; i++)
+        status = check_part(disk, &manifest->parts[i], error);
+    return status;
+}
+
+/* `prepared` NULL: nobody wants it, and it goes. */
+static int open_all(struct disk *disk, uint64_t cluster, uint32_t node, uint32_t nodes,
+                    struct manifest *manifest, struct manifest *prepared, struct error *error)
+{
+    const struct manifest none = {0};
+    int status = manifest_read(disk, manifest, error);
+    if (!status)
+        status = check_owner(disk, manifest, cluster, node, nodes, error);
+    if (!status)
+        status = check_parts(disk, manifest, error);
+    if (!status && prepared) {
+        status = manifest_read_prepared(disk, manifest, prepared, error);
+        status = status == BANYAN_ENOTFOUND ? 0 : status ? status : check_parts(disk, prepared, error);
+    }
+    return status ? status : sweep(disk, manifest, prepared ? prepared : &none, error);
+}
+
+int manifest_open_both(struct disk *disk, uint64_t cluster, uint32_t node, uint32_t nodes,
+                       struct manifest *manifest, struct manifest *prepared, struct error *error)
+{
+    *prepared = (struct manifest){0};
+    int status = open_all(disk, cluster, node, nodes, manifest, prepared, error);
+    if (status) {
+        manifest_free(manifest);
+        manifest_free(prepared);
+    }
+    return status;
 }
 
 int manifest_open(struct disk *disk, uint64_t cluster, uint32_t node, uint32_t nodes,
                   struct manifest *manifest, struct error *error)
 {
-    *manifest = (struct manifest){0};
-    int status = manifest_read(disk, manifest, error);
-    if (status)
-        return status;
-    status = check_owner(disk, manifest, cluster, node, nodes, error);
-    for (uint32_t i = 0; !status && i < manifest->part_count; i++)
-        status = check_part(disk, &manifest->parts[i], error);
-    if (!status)
-        status = sweep(disk, manifest, error);
+    int status = open_all(disk, cluster, node, nodes, manifest, NULL, error);
     if (status)
         manifest_free(manifest);
     return status;
@@ -141,20 +192,9 @@ static int write_new(struct disk *disk, const uint8_t *bytes, size_t length, str
     return status;
 }
 
-/* Removes the parts that only the old one names. If that fails the next opening removes them, so it is no
- * failure. */
-static void remove_old(struct disk *disk, const struct manifest *old, const struct manifest *next)
-{
-    for (uint32_t i = 0; old && i < old->part_count; i++) {
-        struct error error = {0};
-        const char *name = old->parts[i].name;
-        if (!find_part(next, name) && disk_remove_if_there(disk, name, &error))
-            log_warning("%s; it is removed when the directory is opened again", error.text);
-    }
-}
-
-int manifest_replace(struct disk *disk, const struct manifest *old, struct manifest *next,
-                     struct error *error)
+/* It has this name when 0 is returned, and whatever had it before has not; D14. */
+static int publish(struct disk *disk, const char *name, const struct manifest *old, struct manifest *next,
+                   struct error *error)
 {
     uint8_t *bytes = NULL;
     size_t length = 0;
@@ -162,14 +202,51 @@ int manifest_replace(struct disk *disk, const struct manifest *old, struct manif
     int status = manifest_encode(next, &bytes, &length, error);
     if (!status)
         status = write_new(disk, bytes, length, error);
-    if (!status) /* D14: the names of its parts are safe before its own is */
+    if (!status) /* the names of its parts are safe before its own is */
         status = disk_sync_names(disk, error);
     if (!status)
-        status = disk_rename(disk, MANIFEST_NEW, MANIFEST_NAME, error);
+        status = disk_rename(disk, MANIFEST_NEW, name, error);
     if (!status)
         status = disk_sync_names(disk, error);
-    if (!status)
-        remove_old(disk, old, next);
     free(bytes);
+    return status;
+}
+
+/* Those that `keep` does not name are needed no more, and the next opening would remove them too: so it is no
+ * failure. */
+static void remove_parts(struct disk *disk, const struct manifest *of, const struct manifest *keep)
+{
+    for (uint32_t i = 0; of && i < of->part_count; i++) {
+        struct error error = {0};
+        const char *name = of->parts[i].name;
+        if (!find_part(keep, name) && disk_remove_if_there(disk, name, &error))
+            log_warning("%s; it is removed when the directory is opened again", error.text);
+    }
+}
+
+int manifest_replace(struct disk *disk, const struct manifest *old, struct manifest *next,
+                     struct error *error)
+{
+    int status = publish(disk, MANIFEST_NAME, old, next, error);
+    if (!status)
+        remove_parts(disk, old, next);
+    return status;
+}
+
+int manifest_prepare(struct disk *disk, const struct manifest *old, struct manifest *next,
+                     struct error *error)
+{
+    return publish(disk, MANIFEST_PREPARED, old, next, error);
+}
+
+int manifest_forget(struct disk *disk, const struct manifest *now, const struct manifest *prepared,
+                    struct error *error)
+{
+    /* The name first, and for good: a prepared manifest whose parts are missing would be damage. */
+    int status = disk_remove_if_there(disk, MANIFEST_PREPARED, error);
+    if (!status)
+        status = disk_sync_names(disk, error);
+    if (!status)
+        remove_parts(disk, prepared, now);
     return status;
 }

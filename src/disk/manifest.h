@@ -41,6 +41,7 @@
 #define MANIFEST_VERSION   1u
 #define MANIFEST_NAME      "manifest"
 #define MANIFEST_NEW       "manifest.new"
+#define MANIFEST_PREPARED  "manifest.prepared"
 #define MANIFEST_PREFIX    "checkpoint-" /* of the names of parts */
 #define MANIFEST_KEY_MAX   255u
 #define MANIFEST_PARTS_MAX 65536u
@@ -66,8 +67,15 @@ struct manifest {
  * BANYAN_ECORRUPT: it, or a part of the checkpoint, is damaged or missing. */
 int manifest_open(struct disk *disk, uint64_t cluster, uint32_t node, uint32_t nodes,
                   struct manifest *manifest, struct error *error);
+/* The same where the next one may have been prepared: then that one, and its parts, stay too, and have to be
+ * whole; *prepared has serial 0 where there is none. */
+int manifest_open_both(struct disk *disk, uint64_t cluster, uint32_t node, uint32_t nodes,
+                       struct manifest *manifest, struct manifest *prepared, struct error *error);
 /* Reads it, of whichever memory node, for tools: changes nothing, and looks at no part. Errors as above. */
 int manifest_read(struct disk *disk, struct manifest *manifest, struct error *error);
+/* The next one of this manifest, likewise; BANYAN_ENOTFOUND: none was prepared. */
+int manifest_read_prepared(struct disk *disk, const struct manifest *manifest, struct manifest *prepared,
+                           struct error *error);
 void manifest_free(struct manifest *manifest);
 
 /* `next` takes the place of `old` (NULL: there is none yet), with the next serial, which is set. When it
@@ -75,6 +83,14 @@ void manifest_free(struct manifest *manifest);
  * life may find either one: nothing that either needs may be released. */
 int manifest_replace(struct disk *disk, const struct manifest *old, struct manifest *next,
                      struct error *error);
+
+/* Makes `next`, whose parts are on the disk, safe beside `old`, which goes on to count: a next life finds
+ * both, until one of them is replaced or the prepared one forgotten. Sets the next one's serial. */
+int manifest_prepare(struct disk *disk, const struct manifest *old, struct manifest *next,
+                     struct error *error);
+/* Removes the prepared one, and its parts that `now` does not name. Also if there is none. */
+int manifest_forget(struct disk *disk, const struct manifest *now, const struct manifest *prepared,
+                    struct error *error);
 
 /* The file's bytes. `*bytes` is the caller's, from malloc. BANYAN_EINVAL: a part that cannot be. */
 int manifest_encode(const struct manifest *manifest, uint8_t **bytes, size_t *length, struct error *error);
