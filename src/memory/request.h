@@ -27,7 +27,8 @@
     OWN(MEMORY_BOARD, 9, 8, memory_board_service)                                                            \
     OTHER(MEMORY_PROCESSES, 17, 5) /* the daemon's: memoryd/processes.c; what is asked: fabric/wire.h */     \
     OWN(MEMORY_LOG, 22, 6, memory_log_service)                                                               \
-    OTHER(MEMORY_PERSIST, 28, 1) /* of those with a disk: persist/disk.c; what is asked: fabric/wire.h */
+    OTHER(MEMORY_PERSIST, 28,                                                                                \
+          2) /* of those with a disk: persist/disk.c; what is asked: fabric/wire.h, below */
 
 #define MEMORY_KIND_OWN(name, number, kinds, service) name = (number), name##_LAST = (number) + (kinds)-1,
 #define MEMORY_KIND_OTHER(name, number, kinds)        name = (number), name##_LAST = (number) + (kinds)-1,
@@ -52,6 +53,8 @@ enum memory_request_kind { MEMORY_KINDS(MEMORY_KIND_OWN, MEMORY_KIND_OTHER) };
 #define MEMORY_LOG_LIST      (MEMORY_LOG + 3)
 #define MEMORY_LOG_PROCESSES (MEMORY_LOG + 4)
 #define MEMORY_LOG_RELEASE   (MEMORY_LOG + 5)
+
+#define MEMORY_SAVE (MEMORY_PERSIST + 1)
 
 #define MEMORY_BATCH_MAX 64
 
@@ -325,6 +328,61 @@ struct memory_peers_reply {
         uint64_t heartbeat_ms; /* the last, ago */
         char name[64], address[128];
     } peers[MEMORY_PEERS_MAX]; /* only `count` of them are sent */
+};
+
+/*
+ * SAVE: a memory node's part in a checkpoint of the whole cluster, which one compute node makes
+ * (persist/saving.h, save/save.h; docs/internals/durability.md, P9 to P13). One compute node at a time holds
+ * it. TAKE, LEAVE and LOOK are done when they are answered. The other actions are done by the thread of the
+ * memory node's disk: `busy` in the reply to a LOOK says that it has not ended yet, then `status` what came
+ * of it. BANYAN_EBUSY: another compute node holds it, or an action is under way. BANYAN_EINVAL: the action
+ * does not fit the state.
+ */
+enum memory_save_action {
+    MEMORY_SAVE_LOOK = 1,
+    MEMORY_SAVE_TAKE,
+    MEMORY_SAVE_LEAVE,   /* what was begun and not prepared is dropped */
+    MEMORY_SAVE_BEGIN,   /* the journal's position is noted; `number` is the checkpoint's */
+    MEMORY_SAVE_WRITE,   /* `length` bytes at `address` of the pool come to `offset` of the part */
+    MEMORY_SAVE_END,     /* of the part, which has `bytes` with this check, and is on the disk then */
+    MEMORY_SAVE_PREPARE, /* all parts: from now on the checkpoint outlives a loss of power, and does not count
+                          */
+    MEMORY_SAVE_COMMIT,  /* it counts; what it makes unneeded is removed */
+    MEMORY_SAVE_DROP,    /* it never will */
+};
+enum memory_save_state {
+    MEMORY_SAVE_IDLE,
+    MEMORY_SAVE_OPEN,    /* parts are written */
+    MEMORY_SAVE_WRITTEN, /* the table is too: nothing more comes */
+    MEMORY_SAVE_PREPARED,
+};
+#define MEMORY_SAVE_TABLE UINT32_MAX /* the part that says what the others are; each memory node has it */
+#define MEMORY_SAVE_MARKS 64u
+struct memory_save_request {
+    uint32_t kind, action;
+    uint64_t number;          /* from BEGIN on */
+    uint32_t part;            /* WRITE, END: ascending from 0, in the whole cluster; or MEMORY_SAVE_TABLE */
+    uint32_t length;          /* WRITE */
+    gaddr address;            /* WRITE */
+    uint64_t offset;          /* WRITE: how much of the part there is; LOOK: how many marks to leave out */
+    uint64_t bytes, entries;  /* END */
+    uint32_t check, reserved; /* END: CRC32C of all bytes */
+};
+struct memory_save_mark {
+    uint64_t instance; /* of a process with segments here */
+    uint64_t sequence; /* the greatest that stands before the position */
+};
+struct memory_save_reply {
+    uint32_t state; /* enum memory_save_state */
+    uint32_t busy;
+    int32_t status;       /* of the last action that has ended; its message is in the memory node's log */
+    uint16_t holder, due; /* compute id, or 0; due: 1: the journal has become long, or has no room */
+    uint64_t number;      /* of the checkpoint that is under way or prepared; 0: there is none */
+    uint64_t committed;   /* of the one that counts; 0: there is none */
+    uint64_t saved_ms;    /* when that was committed, ms since 1970; 0: not in this life */
+    uint64_t journal_bytes, checkpoint_bytes;
+    uint32_t count, total;                            /* marks */
+    struct memory_save_mark marks[MEMORY_SAVE_MARKS]; /* only `count` of them are sent */
 };
 
 #endif

@@ -171,7 +171,7 @@ static void register_services(struct memoryd *daemon)
     memory_node_register(daemon->node, &memoryd_processes_service, MEMORY_PROCESSES, processes, daemon);
     memory_node_register(daemon->node, &memoryd_staging_service, 0, 0, daemon);
     if (daemon->disk != NULL)
-        memory_node_register(daemon->node, &persist_disk_service, MEMORY_PERSIST, 1,
+        memory_node_register(daemon->node, &persist_disk_service, MEMORY_PERSIST, 2,
                              memoryd_disk_kept(daemon->disk));
     daemon->registered = true;
 }

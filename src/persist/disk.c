@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/atomic.h"
 #include "base/log.h"
@@ -11,6 +12,7 @@
 #include "disk/manifest.h"
 #include "fabric/wire.h"
 #include "persist/drain.h"
+#include "persist/saving.h"
 
 #define SECOND UINT64_C(1000000000)
 /* A full disk is said so often at most. */
@@ -22,12 +24,13 @@ struct persist_disk {
     struct memory_node *node;
     struct persist_disk_options options;
     struct persist_disk_listener listener;
-    struct journal *journal;     /* owned */
-    struct persist_drain *drain; /* owned */
-    bool ready;                  /* atomic: journal and drain are there */
-    uint64_t asked;              /* atomic: the last ticket that was drawn */
-    uint64_t done;               /* atomic: up to here it is known what came of them */
-    int failed;                  /* atomic: why nothing is promised any more; 0: it is */
+    struct journal *journal;       /* owned */
+    struct persist_drain *drain;   /* owned */
+    struct persist_saving *saving; /* owned */
+    bool ready;                    /* atomic: these three are there */
+    uint64_t asked;                /* atomic: the last ticket that was drawn */
+    uint64_t done;                 /* atomic: up to here it is known what came of them */
+    int failed;                    /* atomic: why nothing is promised any more; 0: it is */
     uint64_t full_said, elsewhere, elsewhere_said;
 
     struct spinlock lock; /* guards what follows */
@@ -52,9 +55,9 @@ static int lost_pool(const struct persist_disk *disk, const struct manifest *man
 /* The directory has no journal. It may begin one of a pool that holds nothing: nothing else brings its data
  * to the disk. */
 static int manifest_begin(struct persist_disk *disk, const struct memory_status_reply *told,
-                          struct error *error)
+                          struct manifest *first, struct error *error)
 {
-    struct manifest first = {
+    *first = (struct manifest){
         .cluster = told->cluster_id, .node = (uint32_t)told->node, .nodes = (uint32_t)told->node_count};
     if (told->blocks_used > 0)
         return error_set(error, BANYAN_EINVAL,
@@ -62,16 +65,27 @@ static int manifest_begin(struct persist_disk *disk, const struct memory_status_
                          "write it to a file with 'banyan dump', begin with an empty directory, and load it "
                          "with 'banyan load'",
                          disk_path(disk->options.disk));
-    return manifest_replace(disk->options.disk, NULL, &first, error);
+    return manifest_replace(disk->options.disk, NULL, first, error);
 }
 
-static int journal_begin_at(struct persist_disk *disk, const struct memory_status_reply *told, uint64_t from,
-                            struct error *error)
+static int saving_begin(struct persist_disk *disk, struct manifest *manifest, struct manifest *prepared,
+                        struct error *error)
+{
+    const struct persist_saving_parts parts = {.disk = disk->options.disk,
+                                               .journal = disk->journal,
+                                               .drain = disk->drain,
+                                               .target = memory_node_target(disk->node),
+                                               .node = (uint16_t)manifest->node};
+    return persist_saving_create(&disk->saving, &parts, manifest, prepared, error);
+}
+
+static int journal_begin_at(struct persist_disk *disk, const struct memory_status_reply *told,
+                            struct manifest *manifest, struct manifest *prepared, struct error *error)
 {
     const struct fabric_target *targets[NODES_MAX] = {NULL};
     const struct journal_options options = {.cluster = told->cluster_id,
                                             .node = (uint32_t)told->node,
-                                            .from = from,
+                                            .from = manifest->position,
                                             .file_bytes = disk->options.file_bytes,
                                             .seed = disk->options.seed};
     struct journal_reader reader = {.visit = NULL};
@@ -84,6 +98,8 @@ static int journal_begin_at(struct persist_disk *disk, const struct memory_statu
     if (!status)
         status =
             persist_drain_create(&disk->drain, targets, (uint16_t)told->node_count, disk->journal, error);
+    if (!status)
+        status = saving_begin(disk, manifest, prepared, error);
     if (status)
         return status;
     log_info("memory node %" PRIu64 ": journal in %s: %" PRIu64 " records in %u files%s", told->node,
@@ -100,16 +116,17 @@ static int journal_begin_at(struct persist_disk *disk, const struct memory_statu
 int persist_disk_format(struct persist_disk *disk, struct error *error)
 {
     struct memory_status_reply told;
-    struct manifest manifest;
+    struct manifest manifest, prepared;
     memory_node_status(disk->node, &told);
-    int status = manifest_open(disk->options.disk, told.cluster_id, (uint32_t)told.node,
-                               (uint32_t)told.node_count, &manifest, error);
-    const uint64_t from = status ? 0 : manifest.position;
-    if (!status)
-        manifest_free(&manifest);
+    int status = manifest_open_both(disk->options.disk, told.cluster_id, (uint32_t)told.node,
+                                    (uint32_t)told.node_count, &manifest, &prepared, error);
     if (status == BANYAN_ENOTFOUND)
-        status = manifest_begin(disk, &told, error);
-    return status ? status : journal_begin_at(disk, &told, from, error);
+        status = manifest_begin(disk, &told, &manifest, error);
+    if (!status)
+        status = journal_begin_at(disk, &told, &manifest, &prepared, error);
+    manifest_free(&manifest);
+    manifest_free(&prepared);
+    return status;
 }
 
 int persist_disk_may_format(const struct persist_disk *disk, struct error *error)
@@ -164,7 +181,9 @@ static void warn_elsewhere(struct persist_disk *disk)
 static int pass(struct persist_disk *disk, struct error *error)
 {
     uint64_t safe;
-    int status = persist_drain_pass(disk->drain, error);
+    int status = persist_saving_may_grow(disk->saving, error);
+    if (!status)
+        status = persist_drain_pass(disk->drain, error);
     warn_elsewhere(disk);
     return status ? status : journal_sync(disk->journal, &safe, error);
 }
@@ -206,13 +225,19 @@ void persist_disk_round(struct persist_disk *disk)
             complain(disk, status, &error);
     }
     settle(disk, ticket, began, status);
+    persist_saving_step(disk->saving, journal_safe(disk->journal) == journal_end(disk->journal));
 }
 
 /* ---- the service ---- */
 
-static int serve(void *context, struct memory_call *call)
+static void ask(const struct persist_disk *disk)
 {
-    struct persist_disk *disk = context;
+    if (disk->listener.asked)
+        disk->listener.asked(disk->listener.context);
+}
+
+static int serve_persist(struct persist_disk *disk, struct memory_call *call)
+{
     if (call->length != sizeof(struct wire_persist_request))
         return BANYAN_EINVAL;
     const int failed = atomic_load_acquire(&disk->failed); /* acquire: see complain */
@@ -225,9 +250,44 @@ static int serve(void *context, struct memory_call *call)
     spinlock_lock(&disk->lock);
     disk->persists++;
     spinlock_unlock(&disk->lock);
-    if (disk->listener.asked)
-        disk->listener.asked(disk->listener.context);
+    ask(disk);
     return MEMORY_DEFERRED;
+}
+
+static int serve_save(struct persist_disk *disk, struct memory_call *call)
+{
+    struct memory_save_request request;
+    struct memory_save_reply reply;
+    bool wake = false;
+    if (call->length != sizeof request || !call->compute_id)
+        return BANYAN_EINVAL;
+    if (!atomic_load_acquire(&disk->ready)) /* acquire: see journal_begin_at */
+        return BANYAN_ENOTSUP;
+    memcpy(&request, call->request, sizeof request);
+    int status = persist_saving_call(disk->saving, call->compute_id, &request, &reply, &wake);
+    if (status)
+        return status;
+    call->reply_length = persist_saving_reply_bytes(&reply);
+    if (call->reply_length > call->capacity)
+        return BANYAN_EINVAL;
+    memcpy(call->reply, &reply, call->reply_length);
+    if (wake)
+        ask(disk);
+    return 0;
+}
+
+static int serve(void *context, struct memory_call *call)
+{
+    return call->kind == MEMORY_SAVE ? serve_save(context, call) : serve_persist(context, call);
+}
+
+static void fenced(void *context, uint16_t compute_id)
+{
+    struct persist_disk *disk = context;
+    if (!atomic_load_acquire(&disk->ready)) /* acquire: see journal_begin_at */
+        return;
+    persist_saving_fenced(disk->saving, compute_id);
+    ask(disk);
 }
 
 static void report(void *context, struct memory_status_reply *status)
@@ -252,7 +312,7 @@ static void report(void *context, struct memory_status_reply *status)
 }
 
 const struct memory_service persist_disk_service = {
-    .name = "persist", .roles = MEMORY_ROLE_DATA, .serve = serve, .report = report};
+    .name = "persist", .roles = MEMORY_ROLE_DATA, .serve = serve, .fenced = fenced, .report = report};
 
 bool persist_disk_outcome(struct persist_disk *disk, uint64_t ticket, int *status)
 {
@@ -319,6 +379,7 @@ void persist_disk_destroy(struct persist_disk *disk)
 {
     if (!disk)
         return;
+    persist_saving_destroy(disk->saving);
     persist_drain_destroy(disk->drain);
     journal_close(disk->journal);
     free(disk);

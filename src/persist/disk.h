@@ -49,7 +49,8 @@ void persist_disk_listen(struct persist_disk *disk, const struct persist_disk_li
 
 /* A pass, a sync, and what came of the tickets that were drawn before. */
 void persist_disk_round(struct persist_disk *disk);
-/* For memory_node_register, with the disk as its context: answers MEMORY_PERSIST, and reports. */
+/* For memory_node_register, with the disk as its context: answers MEMORY_PERSIST and MEMORY_SAVE (2 kinds),
+ * and reports. */
 extern const struct memory_service persist_disk_service;
 /* Whether it is known what came of that ticket, and what. Some nanoseconds. */
 bool persist_disk_outcome(struct persist_disk *disk, uint64_t ticket, int *status);

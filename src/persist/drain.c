@@ -19,8 +19,9 @@ struct segment {
     uint16_t node;
     bool listed; /* in this pass */
     gaddr address;
-    uint64_t serial; /* of its handing out */
-    uint64_t nonce;  /* 0: none was met */
+    uint64_t serial;             /* of its handing out */
+    uint64_t nonce;              /* 0: none was met */
+    uint64_t instance, sequence; /* of this use: the process's; the greatest that is copied */
     uint32_t size;
     uint32_t low;  /* all blocks below are copied */
     uint8_t *done; /* owned: a bit for each block that is copied */
@@ -222,6 +223,8 @@ static int frames_copy(struct persist_drain *drain, const struct format_log_segm
             status = frame_copy(drain, use, segment, &view, error);
             if (!status)
                 mark_done(segment, at, step);
+            if (view.count && view.last > segment->sequence) /* also where a part alone was copied */
+                segment->sequence = view.last;
         }
         at += step;
     }
@@ -239,6 +242,8 @@ static int segment_copy(struct persist_drain *drain, struct segment *segment, st
         memset(segment->done, 0, segment->size / FORMAT_LOG_BLOCK / 8);
         segment->nonce = use.nonce;
         segment->low = FORMAT_LOG_BLOCK;
+        segment->instance = use.owner.instance;
+        segment->sequence = 0;
     }
     return frames_copy(drain, &use, segment, error);
 }
@@ -393,6 +398,28 @@ void persist_drain_destroy(struct persist_drain *drain)
 void persist_drain_forget(struct persist_drain *drain)
 {
     persist_pieces_clear(drain->pieces);
+}
+
+int persist_drain_marks(const struct persist_drain *drain, struct persist_drain_mark **marks, uint32_t *count,
+                        struct error *error)
+{
+    *count = 0;
+    *marks = drain->segment_count ? calloc(drain->segment_count, sizeof **marks) : NULL;
+    if (drain->segment_count && !*marks)
+        return error_set(error, BANYAN_ENOMEM, "no memory to tell what of the logs is copied");
+    for (uint32_t i = 0; i < drain->segment_count; i++) {
+        const struct segment *segment = &drain->segments[i];
+        uint32_t at = 0;
+        if (!segment->nonce) /* it was not begun yet */
+            continue;
+        while (at < *count && (*marks)[at].instance != segment->instance)
+            at++;
+        if (at == *count)
+            (*marks)[(*count)++] = (struct persist_drain_mark){.instance = segment->instance};
+        if (segment->sequence > (*marks)[at].sequence)
+            (*marks)[at].sequence = segment->sequence;
+    }
+    return 0;
 }
 
 void persist_drain_stats(const struct persist_drain *drain, struct persist_drain_stats *stats)

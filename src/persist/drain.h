@@ -37,6 +37,13 @@ int persist_drain_pass(struct persist_drain *drain, struct error *error);
 /* Files of the journal are going to be released: pieces that were copied once are copied again where an entry
  * names them from now on. */
 void persist_drain_forget(struct persist_drain *drain);
+/* A process with segments here, and the greatest sequence that was copied from them. */
+struct persist_drain_mark {
+    uint64_t instance, sequence;
+};
+/* Of all processes, each once. *marks is the caller's, from malloc; NULL where there is none. */
+int persist_drain_marks(const struct persist_drain *drain, struct persist_drain_mark **marks, uint32_t *count,
+                        struct error *error);
 void persist_drain_stats(const struct persist_drain *drain, struct persist_drain_stats *stats);
 
 #endif

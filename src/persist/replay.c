@@ -198,6 +198,11 @@ static int entry_take(struct persist_replay *replay, const struct format_log_ent
     bool there = true;
     int status = 0;
     replay->stats.entries++;
+    if (replay->table &&
+        persist_table_covers(replay->table, entry->index, entry->key, entry->epoch, entry->sequence)) {
+        replay->stats.covered++;
+        return 0;
+    }
     struct replay_key *key = replay_key_get(replay, entry->index, entry->key);
     if (!key)
         return error_set(error, BANYAN_ENOMEM, "no memory for the keys of a log");
@@ -431,6 +436,11 @@ void persist_replay_destroy(struct persist_replay *replay)
     free(replay->sorted);
     free(replay->header);
     free(replay);
+}
+
+void persist_replay_over(struct persist_replay *replay, const struct persist_table *table)
+{
+    replay->table = table;
 }
 
 void persist_replay_next(struct persist_replay *replay, uint16_t disk)

@@ -14,12 +14,14 @@
 
 #include "archive/entry.h"
 #include "disk/journal.h"
+#include "persist/table.h"
 
 struct persist_replay;
 
 struct persist_replay_stats {
     uint64_t frames, entries, blocks;
     uint64_t keys;    /* that have a value, when all have been told */
+    uint64_t covered; /* entries that the checkpoint makes unneeded */
     uint64_t missing; /* entries whose record is not there, so that the key has an older value (P3) */
 };
 
@@ -27,6 +29,8 @@ struct persist_replay_stats {
 int persist_replay_create(struct persist_replay **replay, struct disk *const *disks, uint16_t count,
                           struct error *error);
 void persist_replay_destroy(struct persist_replay *replay);
+/* Before the first journal: entries that this checkpoint's table covers do not count. Borrowed. */
+void persist_replay_over(struct persist_replay *replay, const struct persist_table *table);
 /* The records of the next journal come from this disk. */
 void persist_replay_next(struct persist_replay *replay, uint16_t disk);
 /* A journal_visit_function; its context is the replay. */

@@ -53,6 +53,7 @@ struct replay_sorted {
 struct persist_replay {
     struct disk *disks[REPLAY_DISKS_MAX]; /* borrowed */
     uint16_t disk_count, disk;            /* disk: of the records that come */
+    const struct persist_table *table;    /* of the checkpoint; NULL: there is none */
     struct replay_key **buckets;          /* owned */
     uint64_t keys, capacity;
     struct replay_chunk *chunks; /* owned: where keys and short values lie, the newest first */

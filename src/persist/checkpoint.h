@@ -1,0 +1,44 @@
+/*
+ * checkpoint.h - reads back a cluster's checkpoint from the memory nodes' directories, with what their
+ * journals have laid over it (docs/internals/durability.md, P9 to P13). For `banyan recover`.
+ *
+ * One thread. Opening reads each part once, to find a copy of it that is whole; telling reads it once more.
+ */
+#ifndef PERSIST_CHECKPOINT_H
+#define PERSIST_CHECKPOINT_H
+
+#include "persist/replay.h"
+#include "persist/table.h"
+
+struct persist_checkpoint;
+
+struct persist_checkpoint_source {
+    uint64_t number;           /* which one: persist_checkpoint_choose */
+    struct disk *const *disks; /* by the memory nodes' numbers; NULL: it is not there. Borrowed */
+    uint16_t count;
+    /* Called for a part of which no copy is whole, or there; NULL: that is BANYAN_ECORRUPT. */
+    void (*lost)(void *context, const char *why);
+    void *context;
+};
+
+/* What a memory node's directory says: of the checkpoint that counts there, and of one that is prepared; 0:
+ * there is none. */
+struct persist_checkpoint_claim {
+    bool there; /* the directory */
+    uint32_t node;
+    uint64_t committed, prepared;
+};
+/* Which checkpoint counts for all (P11); 0: none does. BANYAN_ECORRUPT: a directory does not have it. */
+int persist_checkpoint_choose(const struct persist_checkpoint_claim *claims, uint16_t count, uint64_t *number,
+                              struct error *error);
+
+int persist_checkpoint_open(struct persist_checkpoint **checkpoint,
+                            const struct persist_checkpoint_source *source, struct error *error);
+void persist_checkpoint_close(struct persist_checkpoint *checkpoint);
+const struct persist_table *persist_checkpoint_table(const struct persist_checkpoint *checkpoint);
+/* All keys with their values, ascending by index and key: the replay's, and of the others those of the
+ * checkpoint (NULL: there is none). May be called again. Not 0 from `visit` ends it. */
+int persist_checkpoint_all(struct persist_checkpoint *checkpoint, struct persist_replay *replay,
+                           persist_replay_visit *visit, void *context, struct error *error);
+
+#endif
