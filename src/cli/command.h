@@ -21,6 +21,7 @@ int command_dump(int argc, char **argv);
 int command_load(int argc, char **argv);
 int command_ranges(int argc, char **argv);
 int command_recover(int argc, char **argv);
+int command_save(int argc, char **argv);
 int command_sim(int argc, char **argv);
 int command_top(int argc, char **argv);
 int command_version(int argc, char **argv);

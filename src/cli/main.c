@@ -22,6 +22,7 @@ static const struct command commands[] = {
     {"load", "load a file of keys, of Banyan's or Redis's, into a running server", command_load},
     {"ranges", "show and change which compute node owns which key range", command_ranges},
     {"recover", "show what owners' logs have lost, and accept it", command_recover},
+    {"save", "make a checkpoint of a cluster on its memory nodes' disks", command_save},
     {"top", "watch running servers", command_top},
     {"bench", "measure the index on this machine or in the simulator", command_bench},
     {"sim", "run whole clusters in a hostile simulation, and judge them", command_sim},

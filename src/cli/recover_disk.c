@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "cli/output_file.h"
 #include "disk/manifest.h"
-#include "persist/replay.h"
+#include "persist/checkpoint.h"
 
 #define DIRECTORIES_MAX 64u
 #define INDEXES_MAX     65536u
@@ -21,6 +21,7 @@ struct directory {
     char *path; /* owned */
     struct disk *disk;
     struct manifest manifest;
+    uint64_t prepared; /* number of a checkpoint that did not come to count here; 0: there is none */
     struct journal *journal;
     struct journal_report report;
 };
@@ -29,6 +30,8 @@ struct recovery {
     const struct recover_disk_settings *settings;
     struct directory directories[DIRECTORIES_MAX];
     uint16_t count;
+    struct disk *disks[DIRECTORIES_MAX];   /* by the memory nodes' numbers; NULL: it is not there */
+    struct persist_checkpoint *checkpoint; /* NULL: none was made */
     struct persist_replay *replay;
     struct output_file output;
     struct archive_writer *writer;
@@ -42,17 +45,25 @@ struct recovery {
 static int directory_open(struct directory *directory, struct error *error)
 {
     const struct disk_real_options options = {0};
+    struct manifest prepared;
     struct stat there;
     if (stat(directory->path, &there) || !S_ISDIR(there.st_mode)) /* opening would make it */
         return error_set(error, BANYAN_EINVAL, "data: there is no directory %.200s", directory->path);
     int status = disk_real_open(&directory->disk, directory->path, &options, error);
     if (!status)
         status = manifest_read(directory->disk, &directory->manifest, error);
-    return status == BANYAN_ENOTFOUND
-               ? error_set(error, BANYAN_EINVAL,
-                           "data: %.200s has no manifest: no memory node with a journal was formatted there",
-                           directory->path)
-               : status;
+    if (status == BANYAN_ENOTFOUND)
+        return error_set(error, BANYAN_EINVAL,
+                         "data: %.200s has no manifest: no memory node with a journal was formatted there",
+                         directory->path);
+    if (status)
+        return status;
+    status = manifest_read_prepared(directory->disk, &directory->manifest, &prepared, error);
+    if (!status) {
+        directory->prepared = prepared.checkpoint;
+        manifest_free(&prepared);
+    }
+    return status == BANYAN_ENOTFOUND ? 0 : status;
 }
 
 static int directories_open(struct recovery *recovery, struct error *error)
@@ -91,10 +102,11 @@ static int directories_check(struct recovery *recovery, struct error *error)
             if (recovery->directories[j].manifest.node == manifest->node)
                 return error_set(error, BANYAN_EINVAL, "data: %.100s and %.100s are both of memory node %u",
                                  recovery->directories[j].path, directory->path, (unsigned)manifest->node);
-        if (manifest->checkpoint)
-            return error_set(error, BANYAN_EVERSION,
-                             "data: %.200s has a checkpoint, which this release cannot read",
-                             directory->path);
+        if (manifest->node >= DIRECTORIES_MAX)
+            return error_set(error, BANYAN_ENOTSUP,
+                             "data: %.200s is of memory node %u; at most %u have journals", directory->path,
+                             (unsigned)manifest->node, DIRECTORIES_MAX);
+        recovery->disks[manifest->node] = directory->disk;
         there++;
     }
     if (there < first->nodes && !recovery->settings->accept_loss)
@@ -114,6 +126,32 @@ static void tell_loss(void *context, uint64_t from, uint64_t to, const char *why
     fprintf(stderr, "LOST: bytes %" PRIu64 " to %" PRIu64 ": %s\n", from, to, why);
 }
 
+static void tell_part(void *context, const char *why)
+{
+    struct recovery *recovery = context;
+    recovery->lost++;
+    fprintf(stderr, "LOST: %s\n", why);
+}
+
+/* P11. */
+static int checkpoint_open(struct recovery *recovery, struct error *error)
+{
+    struct persist_checkpoint_claim claims[DIRECTORIES_MAX];
+    struct persist_checkpoint_source source = {.disks = recovery->disks,
+                                               .count = DIRECTORIES_MAX,
+                                               .lost = recovery->settings->accept_loss ? tell_part : NULL,
+                                               .context = recovery};
+    for (uint16_t i = 0; i < recovery->count; i++) {
+        const struct directory *directory = &recovery->directories[i];
+        claims[i] = (struct persist_checkpoint_claim){.there = true,
+                                                      .node = directory->manifest.node,
+                                                      .committed = directory->manifest.checkpoint,
+                                                      .prepared = directory->prepared};
+    }
+    int status = persist_checkpoint_choose(claims, recovery->count, &source.number, error);
+    return status || !source.number ? status : persist_checkpoint_open(&recovery->checkpoint, &source, error);
+}
+
 static int record_take(void *context, const struct journal_record *record, struct error *error)
 {
     const struct recovery *recovery = context;
@@ -126,6 +164,8 @@ static int journals_read(struct recovery *recovery, struct error *error)
     for (uint16_t i = 0; i < recovery->count; i++)
         disks[i] = recovery->directories[i].disk;
     int status = persist_replay_create(&recovery->replay, disks, recovery->count, error);
+    if (!status && recovery->checkpoint)
+        persist_replay_over(recovery->replay, persist_checkpoint_table(recovery->checkpoint));
     for (uint16_t i = 0; i < recovery->count && !status; i++) {
         struct directory *directory = &recovery->directories[i];
         const struct journal_options options = {.cluster = directory->manifest.cluster,
@@ -185,13 +225,29 @@ static int archive_write(struct recovery *recovery, struct error *error)
         status = archive_writer_create(&recovery->writer, ARCHIVE_ORDERED, clock_wall_ms(), 0,
                                        output_file_write, &recovery->output, error);
     if (!status)
-        status = persist_replay_all(recovery->replay, entry_write, recovery, error);
+        status = persist_checkpoint_all(recovery->checkpoint, recovery->replay, entry_write, recovery, error);
     if (!status)
         status = archive_finish(recovery->writer, error);
     return status ? status : output_file_publish(&recovery->output, error);
 }
 
 /* ---- telling ---- */
+
+static uint64_t checkpoint_number(const struct recovery *recovery)
+{
+    return recovery->checkpoint ? persist_checkpoint_table(recovery->checkpoint)->number : 0;
+}
+
+/* The name that the index had at the checkpoint; NULL: it is not known. */
+static const char *index_name(const struct recovery *recovery, uint32_t number)
+{
+    const struct persist_table *table =
+        recovery->checkpoint ? persist_checkpoint_table(recovery->checkpoint) : NULL;
+    for (uint32_t i = 0; table && i < table->index_count; i++)
+        if (table->indexes[i].number == number)
+            return table->indexes[i].name;
+    return NULL;
+}
 
 static int tell_json(const struct recovery *recovery, const struct persist_replay_stats *stats)
 {
@@ -210,9 +266,11 @@ static int tell_json(const struct recovery *recovery, const struct persist_repla
             json_array_append_new(indexes, json_pack("{s:I, s:I, s:I}", "index", (json_int_t)i, "keys",
                                                      (json_int_t)recovery->keys[i], "bytes",
                                                      (json_int_t)recovery->bytes[i]));
-    json_t *all = json_pack("{s:o, s:o, s:I, s:I, s:I}", "memory_nodes", nodes, "indexes", indexes, "changes",
-                            (json_int_t)stats->entries, "without_value", (json_int_t)stats->missing,
-                            "written", (json_int_t)recovery->output.written);
+    json_t *all =
+        json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:I}", "memory_nodes", nodes, "indexes", indexes,
+                  "checkpoint", (json_int_t)checkpoint_number(recovery), "changes",
+                  (json_int_t)stats->entries, "covered", (json_int_t)stats->covered, "without_value",
+                  (json_int_t)stats->missing, "written", (json_int_t)recovery->output.written);
     int failed = !all || json_dumpf(all, stdout, JSON_INDENT(2)) || putchar('\n') == EOF;
     json_decref(all);
     return failed;
@@ -235,8 +293,13 @@ static void tell_text(const struct recovery *recovery, const struct persist_repl
     }
     for (uint32_t i = 0; i < INDEXES_MAX; i++)
         if (recovery->keys[i])
-            fprintf(to, "index %u: %" PRIu64 " keys, %.1f MiB\n", (unsigned)i, recovery->keys[i],
-                    (double)recovery->bytes[i] / 1048576);
+            fprintf(
+                to, "index %u%s%.60s%s: %" PRIu64 " keys, %.1f MiB\n", (unsigned)i,
+                index_name(recovery, i) ? " ('" : "", index_name(recovery, i) ? index_name(recovery, i) : "",
+                index_name(recovery, i) ? "')" : "", recovery->keys[i], (double)recovery->bytes[i] / 1048576);
+    if (recovery->checkpoint)
+        fprintf(to, "checkpoint %" PRIu64 ", which has %" PRIu64 " of the changes already\n",
+                checkpoint_number(recovery), stats->covered);
     fprintf(to, "%" PRIu64 " changes, %" PRIu64 " of them without their value when they were met\n",
             stats->entries, stats->missing);
     if (recovery->settings->output)
@@ -261,6 +324,7 @@ static void recovery_end(struct recovery *recovery)
     archive_writer_destroy(recovery->writer);
     output_file_close(&recovery->output);
     persist_replay_destroy(recovery->replay);
+    persist_checkpoint_close(recovery->checkpoint);
     for (uint16_t i = 0; i < recovery->count; i++) {
         struct directory *directory = &recovery->directories[i];
         journal_close(directory->journal);
@@ -287,9 +351,11 @@ int recover_disk(const struct recover_disk_settings *settings, struct error *err
     if (!status)
         status = directories_check(recovery, error);
     if (!status)
+        status = checkpoint_open(recovery, error);
+    if (!status)
         status = journals_read(recovery, error);
     if (!status)
-        status = persist_replay_all(recovery->replay, entry_count, recovery, error);
+        status = persist_checkpoint_all(recovery->checkpoint, recovery->replay, entry_count, recovery, error);
     if (!status && settings->output)
         status = archive_write(recovery, error);
     if (!status)
