@@ -273,12 +273,13 @@ static bool await_ready(struct process *process, bool http)
     return true;
 }
 
-bool process_try(struct scene *scene, struct process *process, const char *const *arguments)
+void process_spawn(struct scene *scene, struct process *process, const char *const *arguments)
 {
     int ends[2];
     int errors = open(errors_path(scene, process->name), O_CREAT | O_APPEND | O_WRONLY | O_CLOEXEC, 0600);
     if (errors < 0 || pipe2(ends, O_CLOEXEC))
         fail_hard("%s cannot be started: %s", process->name, strerror(errno));
+    process->said[0] = 0;
     if (process->output >= 0)
         close(process->output);
     process->pid =
@@ -286,6 +287,11 @@ bool process_try(struct scene *scene, struct process *process, const char *const
     process->output = ends[0];
     close(ends[1]);
     close(errors);
+}
+
+bool process_try(struct scene *scene, struct process *process, const char *const *arguments)
+{
+    process_spawn(scene, process, arguments);
     if (await_ready(process, wants_http(scene, arguments)))
         return true;
     process_wait(process);
@@ -298,13 +304,20 @@ void process_restart(struct scene *scene, struct process *process, const char *c
         fail_hard("%s ended with %d before it was ready", process->name, process->code);
 }
 
-struct process *process_start_other(struct scene *scene, const char *name, const char *program,
-                                    const char *const *arguments)
+struct process *process_place(struct scene *scene, const char *name)
 {
     if (scene->count == SCENE_PROCESSES_MAX)
         fail_hard("too many processes");
     struct process *process = &scene->processes[scene->count++];
-    *process = (struct process){.name = name, .program = program, .output = -1};
+    *process = (struct process){.name = name, .output = -1};
+    return process;
+}
+
+struct process *process_start_other(struct scene *scene, const char *name, const char *program,
+                                    const char *const *arguments)
+{
+    struct process *process = process_place(scene, name);
+    process->program = program;
     process_restart(scene, process, arguments);
     return process;
 }

@@ -59,6 +59,9 @@ struct process *process_start(struct scene *scene, const char *name, const char 
 /* Another program, which is ready when it has written a line. */
 struct process *process_start_other(struct scene *scene, const char *name, const char *program,
                                     const char *const *arguments);
+/* One that announces nothing, and ends by itself: does not wait. For process_spawn again after its end. */
+void process_spawn(struct scene *scene, struct process *process, const char *const *arguments);
+struct process *process_place(struct scene *scene, const char *name);
 /* The same again, in the same place, after its end. */
 void process_restart(struct scene *scene, struct process *process, const char *const *arguments);
 /* The same, but returns false, and the process has ended, if it does so before it is ready. */

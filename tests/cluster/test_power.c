@@ -31,7 +31,9 @@ struct run {
     const char *level, *memory;
     struct process *nodes[NODES], *computes[COMPUTES];
     struct process *first; /* the compute node that was there first, and stays */
-    unsigned life;         /* of the cluster: each has directories of its own */
+    struct process *saver; /* makes checkpoints */
+    unsigned saves, saves_killed, restarts;
+    unsigned life; /* of the cluster: each has directories of its own */
     uint64_t written, longest_recovery;
 };
 
@@ -44,19 +46,22 @@ static const char *directory(const struct run *run, unsigned life, unsigned node
     return scene_path(&run->scene, "data-%u-%u", life, node);
 }
 
-static void memory_start(struct run *run)
+static void node_start(struct run *run, unsigned node)
 {
     static const char *const names[NODES] = {"memory-0", "memory-1"};
-    for (unsigned i = 0; i < NODES; i++) {
-        const char *const *arguments =
-            ARGUMENTS("memory", "--listen", text_of("unix:%s", scene_path(&run->scene, "m%u.sock", i)),
-                      "--size", "160M", "--http", "127.0.0.1:0", "--data", directory(run, run->life, i),
-                      "--durability", run->level);
-        if (run->nodes[i])
-            process_restart(&run->scene, run->nodes[i], arguments);
-        else
-            run->nodes[i] = process_start(&run->scene, names[i], arguments);
-    }
+    const char *const *arguments = ARGUMENTS(
+        "memory", "--listen", text_of("unix:%s", scene_path(&run->scene, "m%u.sock", node)), "--size", "160M",
+        "--http", "127.0.0.1:0", "--data", directory(run, run->life, node), "--durability", run->level);
+    if (run->nodes[node])
+        process_restart(&run->scene, run->nodes[node], arguments);
+    else
+        run->nodes[node] = process_start(&run->scene, names[node], arguments);
+}
+
+static void memory_start(struct run *run)
+{
+    for (unsigned i = 0; i < NODES; i++)
+        node_start(run, i);
     run->memory = keep(
         text_of("unix:%s,unix:%s", scene_path(&run->scene, "m0.sock"), scene_path(&run->scene, "m1.sock")));
 }
@@ -97,6 +102,53 @@ static void computes_start(struct run *run)
         compute_start(run, &run->computes[i], names[i], text_of("c%u.sock", i), false);
 }
 
+/* ---- checkpoints ---- */
+
+/* Parts of 4 KiB, so that both memory nodes have some of each checkpoint. */
+static void save_begin(struct run *run)
+{
+    if (!run->saver)
+        run->saver = process_place(&run->scene, "save");
+    process_spawn(&run->scene, run->saver,
+                  ARGUMENTS("save", "--memory", run->memory, "--copy", "--part-bytes", "4K"));
+}
+
+static void save_end(struct run *run, bool killed)
+{
+    if (!run->saver || !run->saver->pid)
+        return;
+    const int code = killed ? process_kill(run->saver) : process_wait(run->saver);
+    run->saves += !code;
+    run->saves_killed += code != 0;
+    if (!killed && code)
+        fail_hard("save ended with %d", code);
+}
+
+static void memory_restart(struct run *run, unsigned node)
+{
+    process_kill(run->nodes[node]);
+    node_start(run, node);
+    run->restarts++;
+}
+
+/* Checkpoints that come to their end, or are killed in between, and memory nodes that begin a new life, whose
+ * first pass copies what the journal, or the checkpoint, has already. */
+static void disturb(struct run *run, struct load *load)
+{
+    for (uint64_t deeds = 1 + random_below(&run->random, 4); deeds > 0; deeds--) {
+        if (random_below(&run->random, 3) == 0)
+            memory_restart(run, (unsigned)random_below(&run->random, NODES));
+        load_advance(load, random_below(&run->random, 100));
+        save_begin(run);
+        if (random_below(&run->random, 2)) {
+            load_advance(load, random_below(&run->random, 60));
+            save_end(run, true);
+        } else if (deeds > 1 || random_below(&run->random, 2)) {
+            save_end(run, false);
+        }
+    }
+}
+
 static void power_off(struct run *run)
 {
     struct process *const all[] = {run->computes[0], run->nodes[0], run->computes[1], run->nodes[1],
@@ -105,6 +157,7 @@ static void power_off(struct run *run)
         process_signal(all[i], SIGKILL);
     for (unsigned i = 0; i < 5; i++)
         process_wait(all[i]);
+    save_end(run, true); /* one that was under way */
     for (unsigned i = 0; i < NODES; i++)
         if (unlink(text_of("%s/pool", directory(run, run->life, i))))
             fail_hard("there was no pool");
@@ -179,6 +232,7 @@ static void always(unsigned rounds, uint64_t seed)
     load_wait_divided(load);
     for (unsigned round = 0; round < rounds; round++) {
         load_advance(load, 100 + random_below(&run->random, 400));
+        disturb(run, load);
         power_off(run);
         recover(run);
         computes_start(run);
@@ -190,9 +244,10 @@ static void always(unsigned rounds, uint64_t seed)
     for (unsigned i = 0; i < LOAD_SERVERS; i++)
         load_figures(load, i, &figures[i]);
     load_stop(load);
-    printf("%u losses of power: %" PRIu64 " operations, %" PRIu64
-           " of unknown outcome; recovery took %" PRIu64 " ms at most\n",
-           rounds, figures[0].operations + figures[1].operations, figures[0].unknown + figures[1].unknown,
+    printf("%u losses of power, %u checkpoints, %u that were killed, %u restarts of memory nodes: %" PRIu64
+           " operations, %" PRIu64 " of unknown outcome; recovery took %" PRIu64 " ms at most\n",
+           rounds, run->saves, run->saves_killed, run->restarts,
+           figures[0].operations + figures[1].operations, figures[0].unknown + figures[1].unknown,
            run->longest_recovery / 1000000);
     for (unsigned i = 0; i < COMPUTES; i++)
         if (process_stop(run->computes[i]))
