@@ -16,6 +16,7 @@
 #include "cli/data_directory.h"
 #include "cli/machine.h"
 #include "cli/serve_owner.h"
+#include "cli/serve_saver.h"
 #include "fabric/local.h"
 #include "memory/memory.h"
 #include "pool/pool.h"
@@ -39,7 +40,8 @@ struct process {
     struct net_tls *tls;
     struct memory_node *nodes[SERVE_NODES_MAX]; /* without a data directory */
     struct data_directory data;
-    struct durable *durable; /* level disk; else NULL */
+    struct durable *durable;   /* level disk; else NULL */
+    struct serve_saver *saver; /* of a cluster whose memory nodes keep journals; else NULL */
     struct store *durable_store;
     bool load; /* the pools are new, and are filled from the disk */
     bool terminal;
@@ -465,6 +467,8 @@ static int start_server(struct process *process, struct error *error)
         .tick = tick,
         .tick_context = process,
     };
+    if (process->saver)
+        options.saver = (struct server_saver){serve_saver_begin, serve_saver_look, process->saver};
     int status = server_create(&process->server, process->compute, &options, error);
     if (!status)
         status = show_settings(process, error);
@@ -543,6 +547,7 @@ static void close_all(struct process *process)
 {
     http_stop(process->http);
     server_destroy(process->server);
+    serve_saver_destroy(process->saver);
     serve_owner_close(&process->owner);
     durable_close(process->durable);
     store_close(process->durable_store);
@@ -578,6 +583,8 @@ static int run(struct process *process, struct error *error)
         status = guard(process, error);
     if (!status)
         status = open_pool(process, error);
+    if (!status && !embedded(process))
+        status = serve_saver_start(&process->saver, process->compute, &process->settings, error);
     if (!status)
         status = start_server(process, error);
     if (!status)
@@ -591,6 +598,7 @@ static int run(struct process *process, struct error *error)
         if (status)
             server_stop(process->server);
         server_join(process->server);
+        serve_saver_stop(process->saver);
         serve_owner_end(&process->owner);
         stop_disk(process);
         if (!status)

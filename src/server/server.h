@@ -13,6 +13,7 @@
 #include "durable/durable.h"
 #include "net/net.h"
 #include "owner/process.h"
+#include "server/saves.h"
 #include "store/store.h"
 
 struct server;
@@ -49,6 +50,7 @@ struct server_options {
     /* What outlives power: attached; the server starts it, and tells it of all that its clients change.
      * Whoever gave it stops it when server_join has returned. NULL: nothing does. */
     struct durable *durable;
+    struct server_saver saver; /* of a cluster's checkpoints; `begin` NULL: there is none */
     bool owns_all; /* `compute` owns each index that it opens (switch `ownership`); for figures */
     void (*tick)(void *context); /* NULL, or called by the first thread ten times a second; must not wait */
     void *tick_context;

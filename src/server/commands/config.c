@@ -13,6 +13,7 @@
 #include "server/commands/subcommands.h"
 #include "server/glob.h"
 #include "server/replies.h"
+#include "server/saves.h"
 #include "server/state.h"
 
 /* A checked value. */
@@ -117,13 +118,16 @@ static void apply_value_max(struct server *server, const struct change *change)
 
 static void get_append_only(struct server *server, char *text, size_t size)
 {
-    snprintf(text, size, "%s", server->options.durable ? "yes" : "no");
+    snprintf(text, size, "%s", server_durability(server) >= FABRIC_KEPT_ON_DISK ? "yes" : "no");
 }
 
 static void get_append_sync(struct server *server, char *text, size_t size)
 {
-    const struct durable *durable = server->options.durable;
-    snprintf(text, size, "%s", !durable ? "no" : durable_always(durable) ? "always" : "everysec");
+    const enum fabric_durability kept = server_durability(server);
+    snprintf(text, size, "%s",
+             kept < FABRIC_KEPT_ON_DISK           ? "no"
+             : kept == FABRIC_KEPT_ON_DISK_ALWAYS ? "always"
+                                                  : "everysec");
 }
 
 static int check_password(const struct server *server, struct change *change, struct error *error)

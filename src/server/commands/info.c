@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "server/arguments.h"
 #include "server/commands/functions.h"
+#include "server/saves.h"
 #include "server/state.h"
 #include "server/text.h"
 
@@ -120,8 +121,9 @@ static void section_memory(struct figures *f)
  * but for the last second, or for nothing. */
 static const char *durability(const struct figures *f)
 {
-    if (f->server->options.durable)
-        return durable_always(f->server->options.durable) ? "disk-always" : "disk-second";
+    const enum fabric_durability kept = server_durability(f->server);
+    if (kept >= FABRIC_KEPT_ON_DISK)
+        return kept == FABRIC_KEPT_ON_DISK_ALWAYS ? "disk-always" : "disk-second";
     return f->server->node_count && f->kept == f->server->node_count ? "process" : "memory";
 }
 
@@ -130,19 +132,21 @@ static const char *durability(const struct figures *f)
 static void section_disk(struct figures *f)
 {
     struct durable_stats stats = {.status = 0};
+    struct server_saves saves;
+    const bool on = server_durability(f->server) >= FABRIC_KEPT_ON_DISK;
+    server_save_look(f->server, &saves);
     if (f->server->options.durable)
         durable_stats(f->server->options.durable, &stats);
-    const bool on = f->server->options.durable != NULL;
     text_add(&f->text,
              "rdb_changes_since_last_save:%" PRIu64
              "\r\nrdb_bgsave_in_progress:%d\r\nrdb_last_save_time:%" PRIu64
              "\r\nrdb_last_bgsave_status:%s\r\nrdb_last_bgsave_time_sec:%" PRId64 "\r\nrdb_saves:%" PRIu64
              "\r\naof_enabled:%d\r\naof_rewrite_in_progress:%d\r\naof_last_bgrewrite_status:%s"
              "\r\naof_last_write_status:%s\r\n",
-             stats.changes, stats.saving, stats.saved_at ? stats.saved_at / 1000 : f->server->started_s,
-             stats.save_failed ? "err" : "ok", stats.saved_at ? (int64_t)(stats.save_ns / 1000000000) : -1,
-             stats.saves, on, stats.saving, stats.save_failed ? "err" : "ok", stats.status ? "err" : "ok");
-    if (!on)
+             stats.changes, saves.saving, saves.saved_ms ? saves.saved_ms / 1000 : f->server->started_s,
+             saves.failed ? "err" : "ok", saves.saved_ms ? (int64_t)(saves.ns / 1000000000) : -1, saves.saves,
+             on, saves.saving, saves.failed ? "err" : "ok", stats.status ? "err" : "ok");
+    if (!f->server->options.durable) /* the rest INFO memory_nodes tells, of each memory node */
         return;
     text_add(&f->text,
              "aof_current_size:%" PRIu64 "\r\naof_base_size:%" PRIu64 "\r\naof_delayed_fsync:%" PRIu64

@@ -9,18 +9,10 @@
 #include "server/arguments.h"
 #include "server/commands/functions.h"
 #include "server/replies.h"
+#include "server/saves.h"
 #include "server/state.h"
 
 #define LOOK_NS UINT64_C(1000000)
-
-static struct durable *durable_or_reply(struct server_call *call)
-{
-    struct durable *durable = server_of(call)->options.durable;
-    if (!durable)
-        resp_error(call->reply, "ERR this server keeps nothing on a disk: start it with --data and "
-                                "--durability disk-second or disk-always");
-    return durable;
-}
 
 static bool ends(const struct server_call *call)
 {
@@ -28,10 +20,10 @@ static bool ends(const struct server_call *call)
 }
 
 /* Asks for a checkpoint, or replies why there is none: `busy`, where one is under way. */
-static bool save_or_reply(struct server_call *call, struct durable *durable, const char *busy)
+static bool save_or_reply(struct server_call *call, const char *busy)
 {
     struct error error = {0};
-    int status = durable_save(durable, &error);
+    int status = server_save_begin(server_of(call), &error);
     if (status)
         resp_error(call->reply, "ERR %s", status == BANYAN_EBUSY ? busy : error.text);
     return !status;
@@ -43,30 +35,25 @@ void bgsave_run(struct server_call *call)
         server_reply_syntax(call);
         return;
     }
-    struct durable *durable = durable_or_reply(call);
-    if (durable && save_or_reply(call, durable, "Background save already in progress"))
+    if (save_or_reply(call, "Background save already in progress"))
         resp_simple(call->reply, "Background saving started");
 }
 
 void bgrewriteaof_run(struct server_call *call)
 {
-    struct durable *durable = durable_or_reply(call);
-    if (durable && save_or_reply(call, durable, "Background append only file rewriting already in progress"))
+    if (save_or_reply(call, "Background append only file rewriting already in progress"))
         resp_simple(call->reply, "Background append only file rewriting started");
 }
 
 void save_run(struct server_call *call)
 {
-    struct durable_stats before, now;
-    struct durable *durable = durable_or_reply(call);
-    if (!durable)
-        return;
-    durable_stats(durable, &before);
-    if (!save_or_reply(call, durable, "Background save already in progress"))
+    struct server_saves before, now;
+    server_save_look(server_of(call), &before);
+    if (!save_or_reply(call, "Background save already in progress"))
         return;
     do {
         task_sleep(LOOK_NS);
-        durable_stats(durable, &now);
+        server_save_look(server_of(call), &now);
     } while (now.saving && !ends(call));
     if (now.saves > before.saves)
         resp_simple(call->reply, "OK");
@@ -77,16 +64,35 @@ void save_run(struct server_call *call)
 void lastsave_run(struct server_call *call)
 {
     const struct server *server = server_of(call);
-    struct durable_stats stats = {.saved_at = 0};
-    if (server->options.durable)
-        durable_stats(server->options.durable, &stats);
-    resp_integer(call->reply, (int64_t)(stats.saved_at ? stats.saved_at / 1000 : server->started_s));
+    struct server_saves saves;
+    server_save_look(server, &saves);
+    resp_integer(call->reply, (int64_t)(saves.saved_ms ? saves.saved_ms / 1000 : server->started_s));
+}
+
+/* Whether all that this connection was answered for is on the disk, after waiting for that if it is wanted.
+ */
+static bool kept_here(struct server_call *call, struct durable *durable, bool wait, int64_t timeout_ms)
+{
+    /* Each change that this connection was answered for is marked by now. */
+    const uint64_t ticket = feed_ticket(durable_feed(durable)), begun = task_now();
+    bool safe = durable_safe(durable, ticket);
+    while (wait && !safe && !ends(call) &&
+           (!timeout_ms || task_now() - begun < (uint64_t)timeout_ms * 1000000) &&
+           !feed_error(durable_feed(durable), NULL)) {
+        feed_hurry(durable_feed(durable), ticket);
+        task_sleep(LOOK_NS);
+        safe = durable_safe(durable, ticket);
+    }
+    return safe;
 }
 
 void waitaof_run(struct server_call *call)
 {
     int64_t numbers[3];
-    struct durable *durable = server_of(call)->options.durable;
+    struct server *server = server_of(call);
+    struct durable *durable = server->options.durable;
+    const bool on_disk = server_durability(server) >= FABRIC_KEPT_ON_DISK;
+    bool safe = false;
     for (unsigned i = 0; i < 3; i++)
         if (!server_argument_integer(call, &call->arguments[1 + i], &numbers[i]))
             return;
@@ -97,20 +103,14 @@ void waitaof_run(struct server_call *call)
         resp_error(call->reply, "ERR value is out of range, must be positive");
     } else if (timeout < 0) {
         resp_error(call->reply, "ERR timeout is negative");
-    } else if (local && !durable) {
+    } else if (local && !on_disk) {
         resp_error(call->reply,
                    "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
     } else {
-        /* Each change that this connection was answered for is marked by now. */
-        const uint64_t ticket = durable ? feed_ticket(durable_feed(durable)) : 0, begun = task_now();
-        bool safe = durable && durable_safe(durable, ticket);
-        while (durable && (local || numbers[1]) && !safe && !ends(call) &&
-               (!timeout || task_now() - begun < (uint64_t)timeout * 1000000) &&
-               !feed_error(durable_feed(durable), NULL)) {
-            feed_hurry(durable_feed(durable), ticket);
-            task_sleep(LOOK_NS);
-            safe = durable_safe(durable, ticket);
-        }
+        if (durable)
+            safe = kept_here(call, durable, local || numbers[1], timeout);
+        else if (on_disk) /* a pass of each memory node, as long as that takes */
+            safe = !server_persist(server, call->store);
         resp_array(call->reply, 2);
         resp_integer(call->reply, safe);
         resp_integer(call->reply, 0);
