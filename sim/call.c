@@ -1,6 +1,7 @@
 /* call.c - calls to a memory node: the request, its turn on a core, the reply (contract: call.h). */
 #include "sim/call.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "fabric/target.h"
@@ -107,9 +108,69 @@ static void serve_dead(struct sim_compute *compute, struct sim_call *call, const
     free(reply);
 }
 
-void sim_call_served(struct sim *sim, struct sim_compute *compute, struct sim_call *call)
+/* The status, or SIM_LATER. */
+static int serve(struct sim *sim, struct sim_compute *compute, struct sim_call *call)
+{
+    const struct sim_memory *memory = &sim->memories[call->node];
+    const uint16_t id = compute->fabric.capabilities.compute_id;
+    if (call->serve)
+        return call->serve(sim, compute, call);
+    if (memory->later.call)
+        return memory->later.call(memory->later.context, id, call->request, call->length, call->reply,
+                                  call->capacity, call->reply_length, &call->ticket);
+    return memory->target->call(memory->target->owner, id, call->request, call->length, call->reply,
+                                call->capacity, call->reply_length);
+}
+
+static void send_reply(struct sim *sim, const struct sim_compute *compute, struct sim_call *call)
 {
     const struct sim_model *model = &sim->model;
+    struct sim_load load = call_load(sim, *call->reply_length);
+    sim_time sent = sim_nic_send(model, sim->memories[call->node].nic, sim->now, load);
+    sim_time arrival = sent + model->doorbell + 2 * model->pass + model->wire + model->pcie_write +
+                       sim_jitter(model, &sim->jitter_random) + sim_late_reply(sim);
+    sim_push(sim, arrival, SIM_EVENT_REPLY, call, 0, compute->index);
+}
+
+static void wait_begin(struct sim *sim, struct sim_compute *compute, struct sim_call *call)
+{
+    struct sim_call **last = &sim->memories[call->node].waiting;
+    while (*last)
+        last = &(*last)->next;
+    call->caller = compute;
+    call->next = NULL;
+    *last = call;
+}
+
+void sim_answer_later(struct sim *sim, int memory, const struct sim_later *later)
+{
+    assert(memory >= 0 && (uint32_t)memory < sim->memory_count);
+    sim->memories[memory].later = *later;
+}
+
+void sim_settled(struct sim *sim, int memory)
+{
+    assert(!sim->current && memory >= 0 && (uint32_t)memory < sim->memory_count);
+    const struct sim_later *later = &sim->memories[memory].later;
+    struct sim_call **at = &sim->memories[memory].waiting;
+    while (*at) {
+        struct sim_call *call = *at;
+        if (!call->caller->dead && !later->outcome(later->context, call->ticket, &call->status)) {
+            at = &call->next;
+            continue;
+        }
+        *at = call->next;
+        if (call->caller->dead)
+            continue; /* its connections are gone, and nobody waits */
+        if (sim_link_stale(call->caller, call->node, call->known))
+            refuse_call(sim, call->caller, call);
+        else
+            send_reply(sim, call->caller, call);
+    }
+}
+
+void sim_call_served(struct sim *sim, struct sim_compute *compute, struct sim_call *call)
+{
     struct sim_memory *memory = &sim->memories[call->node];
     if (sim_link_stale(compute, call->node, call->known)) { /* fenced while it waited for its turn */
         if (!compute->dead)
@@ -125,16 +186,11 @@ void sim_call_served(struct sim *sim, struct sim_compute *compute, struct sim_ca
         serve_dead(compute, call, memory->target);
         return;
     }
-    call->status = call->serve
-                       ? call->serve(sim, compute, call)
-                       : memory->target->call(memory->target->owner, compute->fabric.capabilities.compute_id,
-                                              call->request, call->length, call->reply, call->capacity,
-                                              call->reply_length);
-    struct sim_load load = call_load(sim, *call->reply_length);
-    sim_time sent = sim_nic_send(model, memory->nic, sim->now, load);
-    sim_time arrival = sent + model->doorbell + 2 * model->pass + model->wire + model->pcie_write +
-                       sim_jitter(model, &sim->jitter_random) + sim_late_reply(sim);
-    sim_push(sim, arrival, SIM_EVENT_REPLY, call, 0, compute->index);
+    call->status = serve(sim, compute, call);
+    if (call->status == SIM_LATER)
+        wait_begin(sim, compute, call);
+    else
+        send_reply(sim, compute, call);
 }
 
 void sim_call_reply(struct sim *sim, struct sim_compute *compute, struct sim_call *call)

@@ -22,6 +22,10 @@ struct sim_call {
     /* What the memory node itself does about processes (home.c); NULL: the call is for its services. */
     int (*serve)(struct sim *sim, struct sim_compute *caller, struct sim_call *call);
     void *context; /* of `serve` */
+    /* while it waits (struct sim_later) */
+    struct sim_compute *caller;
+    struct sim_call *next;
+    uint64_t ticket;
 };
 
 /* Sends the call, of which node, request, reply and what serves it are set, and suspends the calling task

@@ -76,6 +76,12 @@ static void backend_trouble(const struct fabric *fabric, uint16_t node, char *te
         snprintf(text, size, "memory node %u has cut the connection", node);
 }
 
+static enum fabric_durability backend_durability(const struct fabric *fabric, uint16_t node)
+{
+    const struct sim_compute *compute = (const struct sim_compute *)fabric;
+    return compute->sim->memories[node].later.durability;
+}
+
 static const struct fabric_ops backend_operations = {
     .execute = sim_backend_execute,
     .call = sim_backend_call,
@@ -84,6 +90,7 @@ static const struct fabric_ops backend_operations = {
     .close = backend_close,
     .incarnation = backend_incarnation,
     .trouble = backend_trouble,
+    .durability = backend_durability,
     .peers = &sim_peer_operations,
 };
 

@@ -48,6 +48,8 @@ struct sim_memory {
     bool works;                /* a SIM_EVENT_WORK is pending */
     struct sim_fetch *fetches; /* READs that are being fetched word by word */
     sim_time stalled_until;    /* its NIC serves nothing */
+    struct sim_later later;    /* all zero: it answers at once */
+    struct sim_call *waiting;  /* calls that are answered later, in the order of their coming */
 };
 
 /* sim.c: one more compute node, or NULL with the error set. */

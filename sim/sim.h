@@ -60,6 +60,26 @@ uint32_t sim_task_number(const struct sim *sim);
  * sim_now. */
 uint64_t sim_task_now(const struct sim *sim);
 
+/* ---- memory nodes that answer later ----------------------------------------------------------------- */
+
+/* What a memory node's process adds to its target: calls that wait, as PERSIST does for a disk. Functions are
+ * called from the event loop, outside of any task. */
+struct sim_later {
+    /* In place of the target's call: its status, or SIM_LATER, with *ticket set. */
+    int (*call)(void *context, uint16_t compute_id, const void *request, size_t length, void *reply,
+                size_t capacity, size_t *reply_length, uint64_t *ticket);
+    /* Whether it is known what came of the ticket, and what. */
+    bool (*outcome)(void *context, uint64_t ticket, int *status);
+    enum fabric_durability durability; /* what compute nodes are told of the memory node */
+    void *context;
+};
+#define SIM_LATER 1
+/* Before the first call. */
+void sim_answer_later(struct sim *sim, int memory, const struct sim_later *later);
+/* Of calls that wait, those are answered whose outcome is known by now. Whoever waits over a connection that
+ * was lost meanwhile gets BANYAN_ENET then. From events, not from tasks. */
+void sim_settled(struct sim *sim, int memory);
+
 /* ---- faults, beside those that the rates of struct sim_faults bring --------------------------------- */
 
 /* The faults from now on (NULL: none); what was delayed before still comes in its time. BANYAN_EINVAL:

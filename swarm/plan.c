@@ -23,6 +23,8 @@ void swarm_plan_default(struct swarm_plan *plan)
                                 .key_bytes = 8,
                                 .value_bytes = 8,
                                 .mergers = 1,
+                                .disk_round_ns = 1000000,
+                                .disk_sync_ns = 100000,
                                 .span_ns = 3000000,
                                 .keys = 480,
                                 .window = 40,
@@ -84,6 +86,8 @@ int swarm_plan_check(const struct swarm_plan *plan, struct error *error)
                          plan->pool_bytes);
     if (plan->ranges && plan->switches.ownership != TREE_OWNERSHIP_OFF)
         return error_set(error, BANYAN_EINVAL, "plan: ranges wants the switch ownership off");
+    if (plan->disk && !(plan->ranges && plan->log && plan->records))
+        return error_set(error, BANYAN_EINVAL, "plan: disk wants ranges, log and records on");
     if (plan->scans + plan->multis + plan->hot + plan->moves > 100)
         return error_set(error, BANYAN_EINVAL,
                          "plan: scans, multis, hot and moves are more than 100 %% together");
@@ -127,6 +131,7 @@ void swarm_plan_churn(const struct swarm_plan *plan, struct churn *churn)
 
 void swarm_plan_describe(const struct swarm_plan *plan, char *text, size_t size)
 {
+    static const char *const disks[] = {"", ", disk-second", ", disk-always"};
     char preset[160] = "";
     struct format_geometry geometry;
     struct error error;
@@ -140,11 +145,11 @@ void swarm_plan_describe(const struct swarm_plan *plan, char *text, size_t size)
         if (rate > 0)
             snprintf(preset + used, sizeof preset - used, " %s", entry->name);
     }
-    snprintf(text, size, "%um %uc %ut %uf, %s%s, %u-byte %s%s%s%s%s%s%s%s", plan->memory_nodes,
+    snprintf(text, size, "%um %uc %ut %uf, %s%s, %u-byte %s%s%s%s%s%s%s%s%s", plan->memory_nodes,
              plan->compute_nodes, plan->threads, plan->fibers, plan->records ? "records, " : "",
              swarm_plan_key_kinds[plan->key_kind], geometry.leaf_bytes,
              plan->leaf_kind == FORMAT_LEAF_UNSORTED ? "unsorted leaves" : "leaves",
-             plan->ranges ? plan->log ? ", logged ranges" : ", ranges" : "", plan->kills ? ", kills" : "",
-             plan->restarts ? ", restarts" : "", plan->stalls ? ", stalls" : "", plan->cuts ? ", cuts" : "",
-             *preset ? ";" : "", preset);
+             plan->ranges ? plan->log ? ", logged ranges" : ", ranges" : "", disks[plan->disk],
+             plan->kills ? ", kills" : "", plan->restarts ? ", restarts" : "", plan->stalls ? ", stalls" : "",
+             plan->cuts ? ", cuts" : "", *preset ? ";" : "", preset);
 }

@@ -43,7 +43,14 @@ struct swarm_plan {
     bool ranges;         /* compute nodes divide the key ranges, and change who owns what all the time */
     uint64_t change_ns;  /* each does so about that often */
     bool kill_at_effect; /* in the middle of lists, else at any instant */
-    uint64_t span_ns;    /* virtual time within which these things happen; the lease is the faults' */
+    int disk;            /* enum world_disk_level; all that follows is about it */
+    uint64_t disk_round_ns, disk_sync_ns;
+    double disk_slow;
+    uint32_t disk_spells, disk_fulls; /* times that a disk is slow, or full, for a while */
+    bool disk_fails;                  /* a write or a sync of one fails; then power is cut soon */
+    uint32_t power_rounds, /* power is cut when the tasks have done so many together; 0: at the end */
+        power_events;      /* ... and so many events later */
+    uint64_t span_ns;      /* virtual time within which these things happen; the lease is the faults' */
     /* workload */
     uint64_t keys, window;
     int pattern; /* enum churn_pattern */
@@ -57,10 +64,14 @@ struct swarm_plan {
 
 /* Its own fields; the others' tables are tree_switches_table, sim_params_table and sim_faults_table. */
 extern const struct option_entry swarm_plan_table[];
+extern const char *const swarm_plan_disks[];
 
 /* Sensible values everywhere, no faults. A plan's text need not name these. */
 void swarm_plan_default(struct swarm_plan *plan);
 void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed);
+/* Makes a plan that was drawn one of a cluster whose memory nodes have disks of that level: a store, owners'
+ * logs, and what happens to disks and power, drawn from its seed. */
+void swarm_plan_draw_disk(struct swarm_plan *plan, int level);
 void swarm_plan_free(struct swarm_plan *plan);
 int swarm_plan_copy(struct swarm_plan *copy, const struct swarm_plan *plan, struct error *error);
 /* Sets one field of any of the tables. BANYAN_EINVAL with a message that names it. */

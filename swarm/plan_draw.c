@@ -34,6 +34,20 @@ static void draw_cluster(struct swarm_plan *plan, struct random *random)
     plan->params.masked_cas = !(wide && plan->unlock_by_atomic);
 }
 
+static void draw_records(struct swarm_plan *plan, struct random *random)
+{
+    plan->records = true;
+    plan->key_kind = FORMAT_KEY_VARIABLE;
+    plan->key_bytes = plan->params.atomic_write == 4096 ? 255 : 64;
+    plan->inline_key_bytes = 16;
+    plan->value_bytes = 17;
+    plan->value_variable = true;
+    plan->internal_bytes = plan->params.atomic_write;
+    plan->leaf_bytes = plan->leaf_bytes < 1024 ? 1024 : plan->leaf_bytes;
+    plan->long_keys = random_chance(random, 0.5);
+    plan->chunk_bytes = UINT64_C(256) << 10;
+}
+
 static void draw_index(struct swarm_plan *plan, struct random *random)
 {
     static const uint32_t leaves[] = {512, 512, 1024, 1024, 1024, 2048, 4096},
@@ -41,17 +55,8 @@ static void draw_index(struct swarm_plan *plan, struct random *random)
     plan->params.atomic_write = random_chance(random, 0.3) ? 4096 : 1024;
     plan->leaf_bytes = PICK(random, leaves);
     plan->internal_bytes = random_chance(random, 0.5) ? 512 : 1024;
-    plan->records = random_chance(random, 0.3);
-    if (plan->records) {
-        plan->key_kind = FORMAT_KEY_VARIABLE;
-        plan->key_bytes = plan->params.atomic_write == 4096 ? 255 : 64;
-        plan->inline_key_bytes = 16;
-        plan->value_bytes = 17;
-        plan->value_variable = true;
-        plan->internal_bytes = plan->params.atomic_write;
-        plan->leaf_bytes = plan->leaf_bytes < 1024 ? 1024 : plan->leaf_bytes;
-        plan->long_keys = random_chance(random, 0.5);
-        plan->chunk_bytes = UINT64_C(256) << 10;
+    if (random_chance(random, 0.3)) {
+        draw_records(plan, random);
         return;
     }
     plan->value_bytes = PICK(random, values);
@@ -254,6 +259,40 @@ static void draw_ranges(struct swarm_plan *plan, uint64_t seed)
     plan->mergers = 1 + (uint32_t)random_below(&random, 3);
 }
 
+static void draw_power(struct swarm_plan *plan, struct random *random)
+{
+    const uint64_t all = (uint64_t)plan->rounds * plan->compute_nodes * plan->threads * plan->fibers;
+    plan->disk_round_ns = 20000 + random_below(random, UINT64_C(1) << (15 + random_below(random, 8)));
+    plan->disk_sync_ns = 20000 + random_below(random, 200000);
+    plan->disk_slow = random_chance(random, 0.5) ? 0.001 * (double)(1 + random_below(random, 50)) : 0;
+    plan->disk_spells = random_chance(random, 0.3) ? 1 + (uint32_t)random_below(random, 3) : 0;
+    plan->disk_fulls = random_chance(random, 0.3) ? 1 + (uint32_t)random_below(random, 3) : 0;
+    plan->disk_fails = random_chance(random, 0.2);
+    plan->power_rounds = random_chance(random, 0.85) ? 1 + (uint32_t)random_below(random, all * 9 / 10) : 0;
+    plan->power_events = (uint32_t)random_below(random, UINT64_C(1) << random_below(random, 12));
+}
+
+void swarm_plan_draw_disk(struct swarm_plan *plan, int level)
+{
+    struct random random;
+    struct error error;
+    plan->disk = level;
+    if (!level)
+        return;
+    random_seed(&random, random_mix(plan->seed ^ UINT64_C(0xd15c)));
+    if (!plan->records) { /* of which level disk is, alone */
+        plan->params.atomic_write = random_chance(&random, 0.3) ? 4096 : 1024;
+        plan->leaf_bytes = 1024u << random_below(&random, 2);
+        draw_records(plan, &random);
+        plan->pool_bytes = UINT64_C(64) << 20;
+    }
+    plan->ranges = plan->log = true;
+    plan->switches.ownership = TREE_OWNERSHIP_OFF;
+    draw_power(plan, &random);
+    if (swarm_plan_check(plan, &error)) /* the leaf is too small for such keys, say */
+        plan->leaf_bytes = 4096;
+}
+
 void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed)
 {
     struct random random;
@@ -272,4 +311,6 @@ void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed)
         draw_leaf_kind(plan, seed);
         draw_ranges(plan, seed);
     } while (swarm_plan_check(plan, &error)); /* some geometries do not fit together */
+    if (plan->records && plan->ranges && plan->log)
+        swarm_plan_draw_disk(plan, (int)(random_mix(seed ^ UINT64_C(0x1e7e1)) % 3));
 }

@@ -7,6 +7,8 @@ const char *const swarm_plan_key_kinds[] = {"fixed", "variable", NULL};
 
 static const char *const patterns[] = {"window", "uniform", "tide", "patch", NULL};
 
+const char *const swarm_plan_disks[] = {"none", "second", "always", NULL};
+
 #define FIELD(name) offsetof(struct swarm_plan, name)
 
 #define ENTRY(name, kind, field, minimum, maximum, choices, unit, help)                                      \
@@ -58,6 +60,20 @@ const struct option_entry swarm_plan_table[] = {
     ENTRY("mergers", OPTION_U32, mergers, 1, 3, NULL, NULL, "tasks that merge such a log"),
     ENTRY("change-ns", OPTION_U64, change_ns, 0, 1e12, NULL, "ns",
           "each compute node changes who owns what so often; 0: never"),
+    ENTRY("disk", OPTION_CHOICE, disk, 0, 0, swarm_plan_disks, NULL,
+          "memory nodes copy owners' logs to disks; power is cut, and the disks are read back"),
+    ENTRY("disk-round-ns", OPTION_U64, disk_round_ns, 1000, 1e12, NULL, "ns", "a disk is synced so often"),
+    ENTRY("disk-sync-ns", OPTION_U64, disk_sync_ns, 1000, 1e9, NULL, "ns", "a sync takes about so long"),
+    ENTRY("disk-slow", OPTION_DOUBLE, disk_slow, 0, 1, NULL, NULL,
+          "probability that a sync takes ten times that"),
+    ENTRY("disk-spells", OPTION_U32, disk_spells, 0, 100, NULL, NULL,
+          "times that a disk is slow for a while"),
+    ENTRY("disk-fulls", OPTION_U32, disk_fulls, 0, 100, NULL, NULL, "times that a disk is full for a while"),
+    ENTRY("disk-fails", OPTION_BOOL, disk_fails, 0, 0, NULL, NULL,
+          "a write or a sync of a disk fails, and power is cut soon"),
+    ENTRY("power-rounds", OPTION_U32, power_rounds, 0, 4e9, NULL, NULL,
+          "power is cut when the tasks have done so many together; 0: at the end"),
+    ENTRY("power-events", OPTION_U32, power_events, 0, 4e9, NULL, NULL, "... and so many events later"),
     ENTRY("span-ns", OPTION_U64, span_ns, 1000, 1e12, NULL, "ns",
           "virtual time within which these things happen"),
     ENTRY("keys", OPTION_U64, keys, 40, 1e6, NULL, NULL, "the key space"),

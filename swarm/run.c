@@ -13,12 +13,13 @@ struct swarm_run {
     struct churn churn;
     struct swarm_skip skip;
     uint64_t unfinished;
+    uint64_t rounds;      /* that all tasks have done */
     struct random random; /* for mishaps */
 };
 
 /* ---- mishaps ---- */
 
-enum mishap { MISHAP_KILL, MISHAP_STALL, MISHAP_CUT, MISHAP_REFUSAL };
+enum mishap { MISHAP_KILL, MISHAP_STALL, MISHAP_CUT, MISHAP_REFUSAL, MISHAP_SPELL, MISHAP_FULL, MISHAP_FAIL };
 
 struct event {
     struct swarm_run *run;
@@ -84,6 +85,16 @@ static void happen(void *argument)
     case MISHAP_REFUSAL:
         memory_node_refuse(world->memory[memory], 1 + dice % 20);
         break;
+    case MISHAP_SPELL:
+        world_disks_fault(world, WORLD_DISK_SLOW, dice % 3000000);
+        break;
+    case MISHAP_FULL:
+        world_disks_fault(world, WORLD_DISK_FULL, dice % 3000000);
+        break;
+    case MISHAP_FAIL: /* nothing is kept from then on */
+        world_disks_fault(world, WORLD_DISK_FAILS, 0);
+        world_power_cut_at(world, 1 + dice % 20000, true);
+        break;
     }
 }
 
@@ -110,7 +121,12 @@ static int arrange_all(struct swarm_run *run)
     int status = arrange(run, MISHAP_KILL, plan->kills);
     status = status ? status : arrange(run, MISHAP_STALL, plan->stalls);
     status = status ? status : arrange(run, MISHAP_CUT, plan->cuts);
-    return status ? status : arrange(run, MISHAP_REFUSAL, plan->refusals);
+    status = status ? status : arrange(run, MISHAP_REFUSAL, plan->refusals);
+    if (!plan->disk)
+        return status;
+    status = status ? status : arrange(run, MISHAP_SPELL, plan->disk_spells);
+    status = status ? status : arrange(run, MISHAP_FULL, plan->disk_fulls);
+    return status ? status : arrange(run, MISHAP_FAIL, plan->disk_fails);
 }
 
 /* ---- the run ---- */
@@ -125,6 +141,8 @@ static bool left_out(void *context, unsigned task, unsigned round)
 static void after_round(void *context, unsigned task, unsigned round)
 {
     struct swarm_run *run = context;
+    if (++run->rounds == run->plan->power_rounds)
+        world_power_cut_at(&run->world, run->plan->power_events, false);
     if (round + 1 >= run->plan->rounds - run->plan->rounds / 8 && !run->world.setting.calm_ns)
         world_calm(&run->world);
 }
@@ -156,6 +174,10 @@ static void options_of(const struct swarm_plan *plan, struct world_options *opti
     /* Where losses let logs grow beyond their thresholds they find room; small pools show what is without. */
     options->log_bytes = plan->log && !swarm_plan_may_be_full(plan) ? plan->pool_bytes / 4 : 0;
     options->change_ns = plan->change_ns;
+    options->disk = (struct world_disk_options){.level = (enum world_disk_level)plan->disk,
+                                                .round_ns = plan->disk_round_ns,
+                                                .sync_ns = plan->disk_sync_ns,
+                                                .slow = plan->disk_slow};
     options->accept_full = swarm_plan_may_be_full(plan);
     options->accept_refusals = plan->refusals > 0 || plan->log; /* a log without room */
     options->restarts = plan->restarts + 1;                     /* one more, should all be dead at the end */
@@ -180,9 +202,13 @@ static int work(struct swarm_run *run)
     world_begin_losses(world);
     status = arrange_all(run);
     status = status ? status : churn_world_work(world, &run->churn);
-    if (!status && !world->setting.calm_ns)
+    if (!status && !world->off && world_power_missed(world))
+        world_power_off(world);
+    if (status || world->off)
+        return status;
+    if (!world->setting.calm_ns)
         world_calm(world);
-    status = status ? status : world_revive(world);
+    status = world_revive(world);
     return status ? status : world_end_losses(world);
 }
 
@@ -239,13 +265,19 @@ static int judge(struct swarm_run *run)
 {
     struct world *world = &run->world;
     struct tree_check_report left = {0}, report = {0};
+    if (world->off)
+        return world_power_judge(world);
     /* Once as the last operation left the index, and once after all of it has been read. */
     int status = world_check_locks(world);
     status = status ? status : world_check(world, &left);
     run->unfinished = left.dead + left.marked + left.frozen + left.missing_parents;
     status = status ? status : judge_excuses(run, &left);
     status = status ? status : churn_world_verify(world, &run->churn, &report);
-    return status ? status : world_check_locks(world);
+    status = status ? status : world_check_locks(world);
+    if (status || !run->plan->disk)
+        return status;
+    world_power_off(world);
+    return world_power_judge(world);
 }
 
 static void result_of(struct swarm_run *run, int status, struct swarm_result *result)
@@ -274,6 +306,7 @@ static void result_of(struct swarm_run *run, int status, struct swarm_result *re
     for (unsigned i = 0; i < world->task_count; i++)
         result->recorded += world->tasks[i].log.count;
     result->deaths = deaths_of(world);
+    world_disks_met(world, &result->disks);
     result->restarts = world->compute_count - world->options.compute_nodes;
     if (!world->sim)
         return;

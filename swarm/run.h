@@ -14,7 +14,7 @@
 #define SWARM_RUN_H
 
 #include "swarm/plan.h"
-#include "swarm/world.h"
+#include "swarm/world_disks.h"
 
 struct swarm_result {
     int status;          /* 0: all is well; else what is wrong */
@@ -29,6 +29,7 @@ struct swarm_result {
     uint64_t
         unfinished; /* nodes that the last operation left half split, unlinked by half, or without entry */
     uint64_t longest_ns; /* operation after the faults had stopped */
+    struct world_disks_met disks;
 };
 
 /* Sees the run at its beginning and end. Either function may be NULL. They must not change the run. */

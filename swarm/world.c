@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "swarm/served.h"
+#include "swarm/world_disks.h"
 #include "swarm/world_parts.h"
 
 void *world_allocate(size_t count, size_t bytes)
@@ -136,6 +137,7 @@ void world_destroy(struct world *world)
         if (world->computes[i].fabric && !world->options.simulated)
             fabric_close(world->computes[i].fabric);
     }
+    world_disks_free(world);
     if (world->sim)
         sim_destroy(world->sim);
     served_stop(world->served);

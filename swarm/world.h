@@ -26,6 +26,15 @@
 #define WORLD_MEMORY_MAX  8u
 #define WORLD_COMPUTE_MAX 32u
 
+/* Disks of a simulated world's memory nodes, and their power (world_disks.h). Only with ranges, log and
+ * records. */
+enum world_disk_level { WORLD_DISK_NONE, WORLD_DISK_SECOND, WORLD_DISK_ALWAYS };
+struct world_disk_options {
+    enum world_disk_level level;
+    uint64_t round_ns, sync_ns;
+    double slow; /* probability that a round takes ten times as long */
+};
+
 struct world_options {
     bool simulated;
     uint64_t seed;
@@ -61,6 +70,7 @@ struct world_options {
     unsigned mergers;   /* tasks of each that merge, 1 to 1 + WORLD_HELPERS; 0: 1 */
     uint64_t log_bytes; /* that all logs may have on a memory node; 0: what that chooses */
     uint64_t change_ns; /* with ranges: each compute node changes who owns what so often, about; 0: never */
+    struct world_disk_options disk;
 };
 /* Everything small and the default preset; the test then changes the options that it is about. */
 void world_options_default(struct world_options *options);
@@ -113,6 +123,8 @@ struct world {
     uint64_t lost_bytes;       /* of blocks without an owner, as the last world_check met them */
     uint64_t marked_at_death;  /* leaves that a death left half split (world_kill_at) */
     uint64_t merging_at_death; /* ... and frozen or merging */
+    struct world_disks *disks; /* owned, world_disks.h; NULL: memory nodes have none */
+    bool off;                  /* power was cut, and nothing runs any more */
 };
 
 /* 0, or a negative error with world->error set; the world must be destroyed in either case. */

@@ -3,6 +3,7 @@
 #include "base/atomic.h"
 #include "fabric/local.h"
 #include "swarm/served.h"
+#include "swarm/world_disks.h"
 #include "swarm/world_parts.h"
 
 int world_build_memory(struct world *world)
@@ -14,14 +15,15 @@ int world_build_memory(struct world *world)
                                      .chunk_bytes = options->chunk_bytes,
                                      .lock_bytes = options->lock_bytes,
                                      .lock_width = options->lock_width,
-                                     .log_bytes = options->log_bytes};
+                                     .log_bytes = options->log_bytes,
+                                     .unformatted = options->disk.level != WORLD_DISK_NONE};
         int status = options->simulated ? 0 : served_prepare(served_way(), &one, &world->error);
         if (!status)
             status = memory_node_create(&world->memory[i], &one, &world->error);
         if (status)
             return status;
     }
-    return 0;
+    return world_disks_build(world);
 }
 
 static int fabrics_build_local(struct world *world)
@@ -68,7 +70,7 @@ static int fabrics_build_simulated(struct world *world)
             return index;
         world->computes[i].fabric = sim_fabric(world->sim, index);
     }
-    return 0;
+    return world_disks_start(world);
 }
 
 int world_build_fabrics(struct world *world)
@@ -152,8 +154,11 @@ int world_build_task(struct world *world, unsigned number)
     task->returned = true; /* until it is started */
     random_seed(&task->random, random_mix(options->seed) + number);
     history_log_init(&task->log, &world->history, number);
-    driver_init(&task->driver, &world->setting, options->records ? &subject_store : &subject_tree, task,
-                &task->log, random_mix(options->seed + 1) + number);
+    const struct subject_ops *subject = options->disk.level ? &subject_kept
+                                        : options->records  ? &subject_store
+                                                            : &subject_tree;
+    driver_init(&task->driver, &world->setting, subject, task, &task->log,
+                random_mix(options->seed + 1) + number);
     return tree_session_create(&task->session, world->computes[task->compute].compute,
                                world->computes[task->compute].workers[task->thread], &world->error);
 }

@@ -1,6 +1,7 @@
 /* world_calm.c - the faults of a simulated world end, and its connections begin and cease to be lost
  * (contract: world.h). */
 #include "base/task.h"
+#include "swarm/world_disks.h"
 #include "swarm/world_parts.h"
 
 void world_calm(struct world *world)
@@ -19,6 +20,7 @@ void world_calm(struct world *world)
     world->setting.calm_ns = sim_now(world->sim);
     for (unsigned i = 0; i < world->options.memory_nodes; i++)
         memory_node_refuse(world->memory[i], 0);
+    world_disks_calm(world);
 }
 
 static void after_loss(void *argument, int compute, int memory)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/task.h"
+#include "swarm/world_disks.h"
 #include "swarm/world_parts.h"
 
 /* Times of the owner layer, in read leases: a world's virtual time is short. */
@@ -44,6 +45,8 @@ static int build_log(struct world_keepers *keepers, struct world_compute *comput
     options.seed = 1 + random_next(&keepers->random) / 2;
     int status = log_create(&keepers->log, compute->compute, &options, &world->error);
     keepers->hooks.log = keepers->log;
+    if (!status && world->disks)
+        world_kept_watch(world_disks_kept(world), compute->compute);
     if (!status)
         owner_log_hook(keepers->owner, &keepers->hooks);
     return status;
@@ -318,7 +321,7 @@ void world_ranges_stop(struct world *world)
 {
     if (!world->options.ranges)
         return;
-    if (world->sim && !world->error.code)
+    if (world->sim && !world->error.code && !world->off)
         stop_tasks(world);
     for (unsigned i = 0; i < world->compute_count; i++)
         if (world->computes[i].keepers) {

@@ -5,6 +5,7 @@
 
 #include "base/thread.h"
 #include "base/worker.h"
+#include "swarm/world_disks.h"
 #include "swarm/world_parts.h"
 
 static void task_main(void *argument)
@@ -105,8 +106,15 @@ static int run_simulated(struct world *world, unsigned first, unsigned count)
         if (status)
             return status;
     }
+    unsigned stuck;
+    bool again;
     sim_limit_events(world->sim, world->options.events_max);
-    unsigned stuck = sim_run(world->sim, world->options.until_ns ? world->options.until_ns : UINT64_MAX);
+    do {
+        again = false;
+        stuck = sim_run(world->sim, world->options.until_ns ? world->options.until_ns : UINT64_MAX);
+        if (sim_exhausted(world->sim) && world_power_cut(world, &again))
+            return 0;
+    } while (again);
     for (unsigned i = 0; i < world->compute_count; i++)
         if (!sim_compute_alive(world->sim, (int)i))
             world->computes[i].dead = true;

@@ -82,7 +82,8 @@ static const struct settings_command command = {
 
 struct sim_run {
     struct sim_settings settings;
-    struct swarm_plan replayed; /* with --replay */
+    struct swarm_plan replayed;   /* with --replay */
+    struct world_disks_met disks; /* sums */
     uint64_t runs, failures, operations, events, virtual_ns, splits, unlinks, merges, merging, deaths,
         restarts, losses, longest_ns;
     uint64_t first_failed; /* the lowest seed of those that failed */
@@ -98,6 +99,16 @@ static double seconds_now(void)
 
 /* ---- plans ---- */
 
+/* A drawn plan with another disk is drawn further: it needs more than that one field. */
+static int set_one(const struct sim_run *run, struct swarm_plan *plan, const char *name, const char *value,
+                   struct error *error)
+{
+    int status = swarm_plan_set(plan, name, value, error);
+    if (!status && !run->settings.replay && !strcmp(name, "disk"))
+        swarm_plan_draw_disk(plan, plan->disk);
+    return status;
+}
+
 /* "name=value,name=value", each set over the value that the seed drew. */
 static int set_all(const struct sim_run *run, struct swarm_plan *plan, struct error *error)
 {
@@ -107,7 +118,7 @@ static int set_all(const struct sim_run *run, struct swarm_plan *plan, struct er
         char *equals = strchr(field, '=');
         if (equals)
             *equals = 0;
-        status = equals ? swarm_plan_set(plan, field, equals + 1, error)
+        status = equals ? set_one(run, plan, field, equals + 1, error)
                         : error_set(error, BANYAN_EINVAL, "--set wants NAME=VALUE, not '%.60s'", field);
     }
     free(copy);
@@ -175,6 +186,22 @@ static void tell_text(const struct sim_run *run, const struct swarm_outcome *out
     putchar('\n');
 }
 
+static void add_disks(struct world_disks_met *sum, const struct world_disks_met *one)
+{
+    sum->rounds += one->rounds;
+    sum->failed += one->failed;
+    sum->persists += one->persists;
+    sum->cuts += one->cuts;
+    sum->off += one->off;
+    sum->kept.changes += one->kept.changes;
+    sum->kept.committed += one->kept.committed;
+    sum->kept.keys += one->kept.keys;
+    sum->kept.recovered += one->kept.recovered;
+    sum->kept.sure += one->kept.sure;
+    sum->kept.whole += one->kept.whole;
+    sum->kept.later += one->kept.later;
+}
+
 static bool report(void *context, const struct swarm_outcome *outcome)
 {
     struct sim_run *run = context;
@@ -192,6 +219,7 @@ static bool report(void *context, const struct swarm_outcome *outcome)
     run->deaths += result->deaths;
     run->restarts += result->restarts;
     run->losses += result->losses;
+    add_disks(&run->disks, &result->disks);
     if (result->longest_ns > run->longest_ns)
         run->longest_ns = result->longest_ns;
     if (failed && (!run->failures++ || outcome->seed < run->first_failed))
@@ -221,6 +249,17 @@ static void summarize(const struct sim_run *run)
            " lost connections; longest operation after the faults %" PRIu64 " us\n",
            run->runs, run->failures, run->operations, minutes, each, run->splits, run->unlinks, run->merges,
            run->merging, run->deaths, run->restarts, run->losses, run->longest_ns / 1000);
+    if (run->disks.cuts) {
+        const struct world_disks_met *disks = &run->disks;
+        printf("disks: %" PRIu64 " rounds, %" PRIu64 " that failed, %" PRIu64 " waits; power was cut %" PRIu64
+               " times, of %" PRIu64 " memory nodes; %" PRIu64 " changes were logged, %" PRIu64
+               " committed; of %" PRIu64 " keys something was promised, %" PRIu64 " had more; %" PRIu64
+               " were read back; %" PRIu64 " acknowledged writes were looked for, %" PRIu64
+               " histories ended with what was read back\n",
+               disks->rounds, disks->failed, disks->persists, disks->cuts, disks->off, disks->kept.changes,
+               disks->kept.committed, disks->kept.keys, disks->kept.later, disks->kept.recovered,
+               disks->kept.sure, disks->kept.whole);
+    }
     if (run->failures)
         printf("first failing seed: %" PRIu64 "\n", run->first_failed);
 }

@@ -642,6 +642,12 @@ void disk_simulated_capacity(struct disk *disk, uint64_t capacity)
     simulated_of(disk)->options.capacity = capacity;
 }
 
+void disk_simulated_latency(struct disk *disk, uint64_t sync_ns, uint64_t call_ns)
+{
+    simulated_of(disk)->options.sync_ns = sync_ns;
+    simulated_of(disk)->options.call_ns = call_ns;
+}
+
 void disk_simulated_watch(struct disk *disk, disk_simulated_watch_function *watch, void *context)
 {
     simulated_of(disk)->watch = watch;
@@ -670,12 +676,15 @@ int disk_simulated_flip(struct disk *base, const char *name, uint64_t offset, ui
 struct chooser {
     struct random *random; /* NULL: `number` has the choices, the least significant first */
     uint64_t number, states;
+    bool all; /* the last of each instead: everything survives */
 };
 
 static uint32_t choose(struct chooser *chooser, uint32_t bound)
 {
     if (__builtin_mul_overflow(chooser->states, bound, &chooser->states))
         chooser->states = UINT64_MAX;
+    if (chooser->all)
+        return bound - 1;
     if (chooser->random)
         return (uint32_t)random_below(chooser->random, bound);
     const uint32_t choice = (uint32_t)(chooser->number % bound);
@@ -835,6 +844,12 @@ struct disk *disk_simulated_cut(struct disk *base)
     struct simulated *disk = simulated_of(base);
     struct chooser chooser = {.random = &disk->random, .states = 1};
     return cut_by(disk, &chooser);
+}
+
+struct disk *disk_simulated_killed(struct disk *base)
+{
+    struct chooser chooser = {.all = true, .states = 1};
+    return cut_by(simulated_of(base), &chooser);
 }
 
 struct disk *disk_simulated_state(struct disk *base, uint64_t number)

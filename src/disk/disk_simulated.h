@@ -39,6 +39,8 @@ void disk_simulated_fail(struct disk *disk, enum disk_fault fault, uint32_t afte
 void disk_simulated_restart(struct disk *disk);
 /* The room for all files, from now on. */
 void disk_simulated_capacity(struct disk *disk, uint64_t capacity);
+/* How long calls take from now on. */
+void disk_simulated_latency(struct disk *disk, uint64_t sync_ns, uint64_t call_ns);
 /* Changes bits of a byte, as it is read and on the platter. BANYAN_ENOTFOUND: there is no such byte. */
 int disk_simulated_flip(struct disk *disk, const char *name, uint64_t offset, uint8_t bits);
 
@@ -49,6 +51,8 @@ void disk_simulated_watch(struct disk *disk, disk_simulated_watch_function *watc
 /* A new disk, as a cut at this moment may leave it; drawn from the seed, another one each time. The old disk
  * goes on. NULL: no memory. */
 struct disk *disk_simulated_cut(struct disk *disk);
+/* A new disk, as it is when the process has been killed at this moment: all that was written is there. */
+struct disk *disk_simulated_killed(struct disk *disk);
 /* How many different cuts there may be; UINT64_MAX: more than can be counted, or no memory to. */
 uint64_t disk_simulated_states(struct disk *disk);
 /* The cut with that number, below disk_simulated_states. 0: nothing survives but what was synced; the last:

@@ -20,6 +20,12 @@ void tree_compute_set_log(struct tree_compute *compute, const struct tree_log *l
     compute->log_context = context;
 }
 
+void tree_compute_log(const struct tree_compute *compute, struct tree_log *log, void **context)
+{
+    *log = compute->log;
+    *context = compute->log_context;
+}
+
 void tree_set_values(struct tree *tree, const struct tree_values *values, void *context)
 {
     tree->values = *values;

@@ -54,6 +54,8 @@ struct tree_log {
     int (*commit)(void *context, struct tree_session *session, struct tree_logged *logged);
 };
 void tree_compute_set_log(struct tree_compute *compute, const struct tree_log *log, void *context);
+/* What was set. For judges of simulated worlds, which stand between. */
+void tree_compute_log(const struct tree_compute *compute, struct tree_log *log, void **context);
 
 /* ---- what values mean to the layer above ---- */
 

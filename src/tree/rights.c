@@ -764,6 +764,16 @@ enum tree_right tree_rights_at(const struct tree *tree, const void *key, size_t 
     return tree_table_find(table, (struct format_key){key, (uint32_t)key_length}, false)->right;
 }
 
+uint64_t tree_rights_logged_at(const struct tree *tree, const void *key, size_t key_length,
+                               uint64_t *incarnation)
+{
+    const struct tree_table *table = atomic_load_acquire(&tree->rights->table);
+    *incarnation = atomic_load_relaxed(&table->incarnation); /* the caller is alone */
+    const struct tree_row *row =
+        tree_table_find(table, (struct format_key){key, (uint32_t)key_length}, false);
+    return row->right == TREE_OWNED && row->logged ? row->epoch : 0;
+}
+
 uint16_t tree_number(const struct tree *tree)
 {
     return tree->index;

@@ -80,6 +80,9 @@ uint64_t tree_rights_version(const struct tree *tree);
  * makes it untrue. For judges of simulated worlds: no other task may adopt meanwhile. */
 enum tree_right tree_rights_at(const struct tree *tree, const void *key, size_t key_length,
                                uint64_t *incarnation);
+/* The same: the epoch under which this process has the key's row for itself, and logs it; 0: it does not. */
+uint64_t tree_rights_logged_at(const struct tree *tree, const void *key, size_t key_length,
+                               uint64_t *incarnation);
 
 /* O3. Makes sure that a leaf begins exactly at the key: splits one if need be. The caller has the right to
  * change it (SHARED or OWNED); TREE_OTHERS and TREE_MOVING are BANYAN_EFENCED. The leaf may die again at

@@ -1,0 +1,66 @@
+/*
+ * world_kept_book.h - the book of world_kept.h as its two files know it: world_kept.c, which keeps it, and
+ * world_kept_judge.c.
+ */
+#ifndef SWARM_WORLD_KEPT_BOOK_H
+#define SWARM_WORLD_KEPT_BOOK_H
+
+#include "format/record.h"
+#include "swarm/world_kept.h"
+#include "tree/logging.h"
+
+#define KEPT_UNKNOWN 1 /* under way, or it may have been done */
+
+struct kept_change {
+    uint64_t key, value;   /* value 0: it was deleted */
+    uint64_t added, ended; /* ended 0: it is under way */
+    uint64_t number;       /* from 1, in the order of changes */
+    int status;            /* of its commit: 0, an error after which nothing was done, KEPT_UNKNOWN */
+    uint16_t node;         /* whose stream has got it */
+    bool again;            /* nobody's write: what was doubtful is logged once more */
+    bool record, apart;    /* the value is in a record; of which parts lie on other memory nodes */
+};
+
+struct kept_flight {
+    const struct tree_logged *logged;
+    size_t change;
+};
+
+struct kept_rounds {
+    uint64_t *began; /* owned: of those that went well, ascending */
+    size_t count, capacity;
+};
+
+struct kept_calls {
+    uint64_t epochs[SUBJECT_MANY_MAX]; /* of the task's call under way */
+};
+
+/* An operation of a task's history that was in one owner's logged row from its begin to its end. */
+struct kept_sure {
+    unsigned task;
+    size_t place;
+};
+
+struct kept_watch {
+    struct kept_watch *next;
+    struct world_kept *kept;
+    struct tree_log log; /* the real one */
+    void *context;
+    uint16_t node; /* of the frame that is open */
+};
+
+struct world_kept {
+    struct world *world;
+    struct kept_change *changes; /* owned, as the others */
+    size_t change_count, change_capacity;
+    struct kept_flight *flights;
+    size_t flight_count, flight_capacity;
+    struct kept_sure *sure;
+    size_t sure_count, sure_capacity;
+    struct kept_calls *calls; /* by task */
+    struct kept_rounds rounds[WORLD_MEMORY_MAX];
+    struct kept_watch *watches;
+    uint8_t block[FORMAT_RECORD_HEADER_MAX + FORMAT_RECORD_BLOCK_MAX], value[DRIVER_RECORD_MAX];
+};
+
+#endif
