@@ -106,6 +106,8 @@ void world_disk_round(struct world_disk *disk)
     const uint64_t began = world_kept_round_begin(disks->kept);
     persist_disk_round(disk->service);
     memory_node_status(disks->world->memory[disk->number], &told);
+    if (disk->left) /* it ends only so that nothing of it is left: power was cut before */
+        return;
     disks->met.rounds += told.disk_syncs_total > disk->syncs;
     disks->met.failed += told.disk_syncs_total == disk->syncs;
     if (told.disk_syncs_total > disk->syncs)

@@ -83,7 +83,8 @@ bool world_power_cut(struct world *world, bool *again)
         return false;
     disks->cut_due = false;
     sim_limit_events(world->sim, world->options.events_max);
-    if (!disks->whole && random_chance(&disks->random, 0.25)) {
+    const bool compute = random_chance(&disks->random, 0.25);
+    if (compute && !disks->whole && world->function) { /* others can take their places */
         disks->met.cuts++;
         computes_die(world);
         *again = true;

@@ -138,7 +138,7 @@ static int run(struct world *world, unsigned first, unsigned count, void (*funct
     else
         status = run_local(world);
     world->function = NULL;
-    if (!status && count == 1 && !world->tasks[first].returned)
+    if (!status && count == 1 && !world->off && !world->tasks[first].returned)
         return world_fail(world, BANYAN_EFENCED, "task %u died before it had done its work", first);
     return status ? status : world->error.code;
 }
