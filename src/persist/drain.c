@@ -14,6 +14,17 @@
 #define NODES_MAX 64u
 #define ASKER     1u /* the compute id that calls give; they only look, so any will do */
 
+/* A frame that is copied, and whose place may get another one still. */
+struct copied {
+    uint32_t position, bytes;
+    uint64_t first; /* of its sequences, which no other frame of the segment has */
+};
+
+struct copied_list {
+    struct copied *items; /* owned; positions ascend */
+    uint32_t count, capacity;
+};
+
 /* A segment that a memory node has handed out, with the use of it that was met last. */
 struct segment {
     uint16_t node;
@@ -23,8 +34,10 @@ struct segment {
     uint64_t nonce;              /* 0: none was met */
     uint64_t instance, sequence; /* of this use: the process's; the greatest that is copied */
     uint32_t size;
-    uint32_t low;  /* all blocks below are copied */
-    uint8_t *done; /* owned: a bit for each block that is copied */
+    uint32_t low;   /* all blocks below are copied for good */
+    uint32_t final; /* below it no frame takes another one's place any more */
+    uint8_t *done;  /* owned: a bit for each block that is copied for good */
+    struct copied_list copied;
 };
 
 struct persist_drain {
@@ -34,9 +47,10 @@ struct persist_drain {
     struct segment *segments; /* owned */
     uint32_t segment_count, segment_capacity;
     struct persist_pieces *pieces; /* owned */
-    uint8_t *image;                /* owned: of the segment that is looked at */
-    uint8_t *record;               /* owned: JOURNAL_LENGTH_MAX */
-    uint8_t *header;               /* owned: FORMAT_RECORD_HEADER_MAX */
+    struct copied_list spare;
+    uint8_t *image;  /* owned: of the segment that is looked at */
+    uint8_t *record; /* owned: JOURNAL_LENGTH_MAX */
+    uint8_t *header; /* owned: FORMAT_RECORD_HEADER_MAX */
     struct persist_drain_stats stats;
 };
 
@@ -197,14 +211,43 @@ static void image_extend(const struct persist_drain *drain, const struct segment
     *have = to;
 }
 
-/* P1. The next pass looks again at each place where no whole frame stands yet. */
+/* Without memory it is forgotten, and copied once more. */
+static void copied_add(struct copied_list *list, const struct copied *frame)
+{
+    if (list->count == list->capacity) {
+        const uint32_t capacity = list->capacity ? 2 * list->capacity : 16;
+        struct copied *grown = realloc(list->items, capacity * sizeof *grown);
+        if (!grown)
+            return;
+        list->items = grown;
+        list->capacity = capacity;
+    }
+    list->items[list->count++] = *frame;
+}
+
+/* Whether this very frame stands in the list; *next: where to look on. */
+static bool copied_find(const struct copied_list *list, const struct copied *frame, uint32_t *next)
+{
+    while (*next < list->count && list->items[*next].position < frame->position)
+        ++*next;
+    const struct copied *found = &list->items[*next];
+    return *next < list->count && found->position == frame->position && found->bytes == frame->bytes &&
+           found->first == frame->first;
+}
+
+/* P1. The next pass looks again at each place where no whole frame stands yet; and at each frame of which no
+ * frame says that it is complete: its process may not know whether it came, and write another one to its
+ * place. What a pass learns of that counts for the next one, which reads the place behind it. */
 static int frames_copy(struct persist_drain *drain, const struct format_log_segment *use,
                        struct segment *segment, struct error *error)
 {
     uint32_t reach = segment->low; /* the last frame's end */
     uint32_t have = reach;         /* of the image */
+    uint32_t final = segment->final, next = 0, at = segment->low;
+    struct copied_list before = segment->copied, now = drain->spare;
     int status = 0;
-    for (uint32_t at = segment->low; !status && at < segment->size && at - reach < FORMAT_LOG_SPAN;) {
+    now.count = 0;
+    while (!status && at < segment->size && at - reach < FORMAT_LOG_SPAN) {
         struct format_log_view view;
         uint32_t step = FORMAT_LOG_BLOCK;
         if (is_done(segment, at)) {
@@ -218,16 +261,27 @@ static int frames_copy(struct persist_drain *drain, const struct format_log_segm
         if (found != FORMAT_LOG_NOTHING) {
             step = view.bytes;
             reach = at + step;
+            final = view.committed > final ? view.committed : final;
         }
         if (found == FORMAT_LOG_WHOLE) {
-            status = frame_copy(drain, use, segment, &view, error);
-            if (!status)
+            const struct copied frame = {.position = at, .bytes = step, .first = view.first};
+            if (!copied_find(&before, &frame, &next))
+                status = frame_copy(drain, use, segment, &view, error);
+            if (!status && at + step <= segment->final)
                 mark_done(segment, at, step);
+            else if (!status)
+                copied_add(&now, &frame);
             if (view.count && view.last > segment->sequence) /* also where a part alone was copied */
                 segment->sequence = view.last;
         }
-        at += step;
+        at += status ? 0 : step;
     }
+    for (; next < before.count; next++)
+        if (before.items[next].position >= at)
+            copied_add(&now, &before.items[next]);
+    segment->final = final;
+    segment->copied = now;
+    drain->spare = before;
     return status;
 }
 
@@ -244,6 +298,7 @@ static int segment_copy(struct persist_drain *drain, struct segment *segment, st
         segment->low = FORMAT_LOG_BLOCK;
         segment->instance = use.owner.instance;
         segment->sequence = 0;
+        segment->final = segment->copied.count = 0;
     }
     return frames_copy(drain, &use, segment, error);
 }
@@ -339,6 +394,7 @@ static void segments_sweep(struct persist_drain *drain)
             continue;
         }
         free(segment->done);
+        free(segment->copied.items);
         *segment = drain->segments[--drain->segment_count];
     }
 }
@@ -385,8 +441,11 @@ void persist_drain_destroy(struct persist_drain *drain)
 {
     if (!drain)
         return;
-    for (uint32_t i = 0; i < drain->segment_count; i++)
+    for (uint32_t i = 0; i < drain->segment_count; i++) {
         free(drain->segments[i].done);
+        free(drain->segments[i].copied.items);
+    }
+    free(drain->spare.items);
     free(drain->segments);
     persist_pieces_destroy(drain->pieces);
     free(drain->image);
