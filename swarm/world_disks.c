@@ -103,7 +103,7 @@ void world_disk_round(struct world_disk *disk)
     disk_simulated_latency(disk->disk, sync, sync / 20);
     disk_simulated_capacity(disk->disk, full ? disk->full_bytes : 0);
     disk->asked = false;
-    const uint64_t began = world_kept_round_begin(disks->kept);
+    const uint64_t began = world_kept_round_begin(disks->kept, disk->number);
     persist_disk_round(disk->service);
     memory_node_status(disks->world->memory[disk->number], &told);
     if (disk->left) /* it ends only so that nothing of it is left: power was cut before */

@@ -68,7 +68,7 @@ static void flight_end(struct world_kept *kept, const struct tree_logged *logged
 
 /* The pool's bytes as they are when the entry's writes ahead have been done. */
 static bool pool_look(const struct world *world, const struct tree_logged_entry *entry, gaddr address,
-                      uint8_t *to, uint64_t bytes)
+                      uint8_t *to, uint64_t bytes) /* entry NULL: as they are */
 {
     const uint16_t node = gaddr_node(address);
     if (node >= world->options.memory_nodes)
@@ -77,7 +77,7 @@ static bool pool_look(const struct world *world, const struct tree_logged_entry 
     if (gaddr_offset(address) > target->pool_bytes || bytes > target->pool_bytes - gaddr_offset(address))
         return false;
     memcpy(to, target->pool + gaddr_offset(address), bytes);
-    for (uint32_t i = 0; i < entry->ahead_count; i++) {
+    for (uint32_t i = 0; entry && i < entry->ahead_count; i++) {
         const struct fabric_command *write = &entry->ahead[i];
         const gaddr from = write->address > address ? write->address : address;
         const gaddr end = write->address + write->length < address + bytes ? write->address + write->length
@@ -123,6 +123,7 @@ static uint64_t number_of(struct world_kept *kept, const struct tree_logged_entr
     const enum format_part part = reference->room ? FORMAT_PART_HEADER : FORMAT_PART_VALUE;
     const uint32_t bytes = format_record_read_bytes(entry->key.length, reference, part);
     change->record = true;
+    change->reference = *reference;
     change->apart = gaddr_node(reference->address) != change->node;
     if (bytes > sizeof kept->block ||
         !pool_look(kept->world, entry, reference->address, kept->block, bytes) ||
@@ -213,8 +214,46 @@ void world_kept_watch(struct world_kept *kept, struct tree_compute *compute)
 
 /* ---- rounds of disks ---- */
 
-uint64_t world_kept_round_begin(struct world_kept *kept)
+static bool pieces_stand(struct world_kept *kept, size_t key_length, uint32_t count)
 {
+    for (uint32_t i = 0; i < count; i++) {
+        const struct format_piece piece = format_record_piece(kept->block, key_length, i);
+        if (piece.length > sizeof kept->value ||
+            !pool_look(kept->world, NULL, format_piece_address(key_length, &piece), kept->value,
+                       piece.length) ||
+            format_record_hash(kept->value, piece.length) != piece.hash)
+            return false;
+    }
+    return true;
+}
+
+/* The record is in the pool as it was written. */
+static bool record_stands(struct world_kept *kept, const struct kept_change *change)
+{
+    const struct format_reference *reference = &change->reference;
+    const enum format_part part = reference->room ? FORMAT_PART_HEADER : FORMAT_PART_VALUE;
+    uint8_t key[FORMAT_KEY_MAX];
+    const size_t length = world_key(kept->world, change->key, key);
+    const uint32_t bytes = format_record_read_bytes(length, reference, part);
+    struct format_record record;
+    return pool_look(kept->world, NULL, reference->address, kept->block, bytes) &&
+           format_record_validate(reference, key, length, part, kept->block, &record) &&
+           (!reference->room || pieces_stand(kept, length, record.pieces));
+}
+
+uint64_t world_kept_round_begin(struct world_kept *kept, unsigned memory)
+{
+    struct kept_rounds *rounds = &kept->rounds[memory];
+    bool all = true; /* up to here nothing is to be looked at any more */
+    for (size_t i = rounds->looked; i < kept->change_count; i++) {
+        struct kept_change *change = &kept->changes[i];
+        const bool mine = change->record && change->node == memory && !change->safe;
+        change->stood =
+            mine ? change->ended && !change->status && record_stands(kept, change) : change->stood;
+        all = all && (!mine || (change->ended && !change->stood));
+        if (all)
+            rounds->looked = i + 1;
+    }
     return tick(kept);
 }
 
@@ -223,6 +262,11 @@ void world_kept_round_end(struct world_kept *kept, unsigned memory, uint64_t beg
     struct kept_rounds *rounds = &kept->rounds[memory];
     rounds->began = grown(rounds->began, rounds->count, &rounds->capacity, sizeof *rounds->began);
     rounds->began[rounds->count++] = began;
+    for (size_t i = rounds->looked; i < kept->change_count; i++) {
+        struct kept_change *change = &kept->changes[i];
+        if (change->node == memory && change->record)
+            change->safe = change->safe || change->stood;
+    }
 }
 
 /* ---- clients ---- */

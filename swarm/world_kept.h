@@ -11,8 +11,9 @@
  * THE PROMISE. Of each key what is read back is what it held behind one of its changes in the book: at
  * disk-always the last one whose commit ended well, at disk-second the last one that was committed before a
  * round of its memory node that ended well began; or a later one, but for those that were refused. At
- * disk-second a value in a record of its own counts only if that round began before the key's next change,
- * which may release the record (P3). A value whose parts lie on several memory nodes is promised nothing.
+ * disk-second a value in a record of its own counts only if the record stood, whole, when that round began:
+ * what takes its place may release it (P3), a change that is not logged too. A value whose parts lie on
+ * several memory nodes is promised nothing.
  *
  * THE CLIENTS. What a client was told has been done, of a key that was in one owner's logged row from the
  * call to its return, must be in the book, committed in between. At disk-always the history of each key of
@@ -35,7 +36,7 @@ void world_kept_destroy(struct world_kept *kept);
 /* The compute node's log was set: the book stands before it from now on. */
 void world_kept_watch(struct world_kept *kept, struct tree_compute *compute);
 /* A round of the memory node's disk begins: a number to be given back when it has ended well. */
-uint64_t world_kept_round_begin(struct world_kept *kept);
+uint64_t world_kept_round_begin(struct world_kept *kept, unsigned memory);
 void world_kept_round_end(struct world_kept *kept, unsigned memory, uint64_t began);
 /* Around a client's operations on these keys, the last of the task's history. */
 void world_kept_call(struct world_kept *kept, const struct world_task *task, size_t count);

@@ -19,6 +19,8 @@ struct kept_change {
     uint16_t node;         /* whose stream has got it */
     bool again;            /* nobody's write: what was doubtful is logged once more */
     bool record, apart;    /* the value is in a record; of which parts lie on other memory nodes */
+    bool stood, safe;      /* the record stood when the round under way began; a round that went well */
+    struct format_reference reference; /* of the record */
 };
 
 struct kept_flight {
@@ -29,6 +31,7 @@ struct kept_flight {
 struct kept_rounds {
     uint64_t *began; /* owned: of those that went well, ascending */
     size_t count, capacity;
+    size_t looked; /* changes up to here need not be looked at any more: records */
 };
 
 struct kept_calls {

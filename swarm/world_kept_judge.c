@@ -46,19 +46,11 @@ static int back_take(void *context, uint16_t index, const struct archive_entry *
 
 /* ---- the promise of the level ---- */
 
-/* A round of the change's memory node began between these, and ended well. */
-static bool round_between(const struct world_kept *kept, uint16_t node, uint64_t after, uint64_t before)
+/* A round of the change's memory node that ended well began behind the change's end. */
+static bool round_behind(const struct world_kept *kept, const struct kept_change *change)
 {
-    const struct kept_rounds *rounds = &kept->rounds[node];
-    size_t low = 0, high = rounds->count;
-    while (low < high) {
-        const size_t middle = (low + high) / 2;
-        if (rounds->began[middle] > after)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low < rounds->count && rounds->began[low] < before;
+    const struct kept_rounds *rounds = &kept->rounds[change->node];
+    return rounds->count && rounds->began[rounds->count - 1] > change->ended;
 }
 
 static bool is_promised(const struct judge *judge, uint32_t at)
@@ -69,9 +61,7 @@ static bool is_promised(const struct judge *judge, uint32_t at)
         return false;
     if (judge->world->options.disk.level == WORLD_DISK_ALWAYS)
         return true;
-    const bool last = at + 1 == judge->line_count;
-    const uint64_t next = last || !change->record ? UINT64_MAX : kept->changes[judge->line[at + 1]].added;
-    return round_between(kept, change->node, change->ended, next);
+    return change->record ? change->safe : round_behind(kept, change);
 }
 
 /* The changes of the key, the oldest first. */
