@@ -1,6 +1,7 @@
 /* world_kept.c - see world_kept.h: the book. */
 #include "swarm/world_kept.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,6 +62,10 @@ static void flight_end(struct world_kept *kept, const struct tree_logged *logged
     struct kept_change *change = &kept->changes[kept->flights[at].change];
     change->status = status == BANYAN_EUNKNOWN ? KEPT_UNKNOWN : status;
     change->ended = tick(kept);
+    /* One that has lost the range may log again what others have released: it is refused. */
+    if (!status && change->value == KEPT_NOBODYS)
+        world_fail(kept->world, BANYAN_ECORRUPT, "a value that nobody has written is logged, of key %" PRIu64,
+                   change->key);
     kept->flights[at] = kept->flights[--kept->flight_count];
 }
 
@@ -155,9 +160,10 @@ static uint32_t watch_add(void *context, struct tree_session *session, struct un
     change->again = entry->again;
     if (entry->value.bytes)
         change->value = number_of(kept, entry, change);
-    if (key == UINT64_MAX || (entry->value.bytes && !change->value))
-        world_fail(world, BANYAN_ECORRUPT, "a value that nobody has written is logged, of key %llu",
-                   (unsigned long long)key);
+    if (entry->value.bytes && !change->value)
+        change->value = KEPT_NOBODYS;
+    if (key == UINT64_MAX)
+        world_fail(world, BANYAN_ECORRUPT, "a key is logged that no client has");
     flight_begin(kept, logged, kept->change_count - 1);
     return watch->log.add(watch->context, session, frame, entry, logged);
 }

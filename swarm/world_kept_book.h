@@ -9,7 +9,8 @@
 #include "swarm/world_kept.h"
 #include "tree/logging.h"
 
-#define KEPT_UNKNOWN 1 /* under way, or it may have been done */
+#define KEPT_UNKNOWN 1          /* under way, or it may have been done */
+#define KEPT_NOBODYS UINT64_MAX /* a value that cannot be read */
 
 struct kept_change {
     uint64_t key, value;   /* value 0: it was deleted */
