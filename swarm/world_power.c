@@ -84,7 +84,8 @@ bool world_power_cut(struct world *world, bool *again)
     disks->cut_due = false;
     sim_limit_events(world->sim, world->options.events_max);
     const bool compute = random_chance(&disks->random, 0.25);
-    if (compute && !disks->whole && world->function) { /* others can take their places */
+    /* Others take their places; in peace nobody dies (world_calm). */
+    if (compute && !disks->whole && world->function && !disks->calm) {
         disks->met.cuts++;
         computes_die(world);
         *again = true;
