@@ -49,6 +49,7 @@ struct owner {
     struct client control, data;
     gaddr segment;
     uint32_t bytes, at; /* where the next frame goes */
+    uint32_t committed; /* what the next frame says that is complete */
     uint64_t sequence;
 };
 
@@ -117,7 +118,7 @@ static void owner_log(struct owner *owner, const char *key, uint8_t value)
                                            .value = slot,
                                            .value_length = sizeof slot};
     assert_true(format_log_frame_add(&frame, &entry));
-    uint32_t length = format_log_frame_seal(&frame, NONCE, owner->at, 0);
+    uint32_t length = format_log_frame_seal(&frame, NONCE, owner->at, owner->committed);
     script_write(&script, owner->segment + owner->at, bytes, length);
     owner->at += length;
     list_run(&owner->data, &script);
@@ -319,6 +320,35 @@ static void test_failed_sync(void **state)
     disk_close(disk);
 }
 
+/* A process that does not know whether a frame has come writes another one to its place (log.md). Both are
+ * copied, each once, also when a later frame says that all before it is complete. */
+static void test_place_again(void **state)
+{
+    (void)state;
+    struct disk *disk = make_disk(0);
+    const struct site_options options = {.disk = disk, .always = true, .threads = 1};
+    struct site site;
+    struct owner owner;
+    assert_int_equal(site_open(&site, &options), 0);
+    owner_open(&owner, &site);
+    const uint32_t place = owner.at;
+    owner_log(&owner, "a", 1);
+    assert_int_equal(persist(&owner.data, 1), 0);
+    owner.at = place;
+    owner_log(&owner, "b", 1);
+    assert_int_equal(persist(&owner.data, 2), 0);
+    assert_int_equal(site_status(&site).disk_entries_total, 2);
+    owner.committed = owner.at;
+    owner_log(&owner, "c", 1);
+    for (uint64_t number = 3; number < 6; number++)
+        assert_int_equal(persist(&owner.data, number), 0);
+    assert_int_equal(site_status(&site).disk_entries_total, 3);
+    owner_close(&owner);
+    site_close(&site);
+    assert_int_equal(frames_after_cut(disk), 3);
+    disk_close(disk);
+}
+
 static void test_full(void **state)
 {
     struct disk *disk = make_disk(4096);
@@ -483,6 +513,7 @@ int main(void)
         cmocka_unit_test(test_deferred_uring),
         cmocka_unit_test(test_answer_beside_list),
         cmocka_unit_test(test_failed_sync),
+        cmocka_unit_test(test_place_again),
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_many_waits),
         cmocka_unit_test(test_end),
