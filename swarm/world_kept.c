@@ -129,7 +129,6 @@ static uint64_t number_of(struct world_kept *kept, const struct tree_logged_entr
     const uint32_t bytes = format_record_read_bytes(entry->key.length, reference, part);
     change->record = true;
     change->reference = *reference;
-    change->apart = gaddr_node(reference->address) != change->node;
     if (bytes > sizeof kept->block ||
         !pool_look(kept->world, entry, reference->address, kept->block, bytes) ||
         !format_record_validate(reference, entry->key.bytes, entry->key.length, part, kept->block, &record))
