@@ -88,8 +88,10 @@ static void happen(void *argument)
     case MISHAP_SPELL:
         world_disks_fault(world, WORLD_DISK_SLOW, dice % 3000000);
         break;
-    case MISHAP_FULL:
+    case MISHAP_FULL: /* or until power is cut */
         world_disks_fault(world, WORLD_DISK_FULL, dice % 3000000);
+        if (dice >> 60 < 6)
+            world_power_cut_at(world, 1 + dice % 8000, true);
         break;
     case MISHAP_FAIL: /* nothing is kept from then on */
         world_disks_fault(world, WORLD_DISK_FAILS, 0);

@@ -9,7 +9,7 @@
 
 #define STACK_BYTES ((size_t)256 * 1024)
 /* A disk that is full has room for so much more, at most. */
-#define FULL_ROOM 65536u
+#define FULL_ROOM 4096u
 #define SLOW_MAX  UINT64_C(20000000)
 
 /* ---- the fiber ---- */
