@@ -248,7 +248,7 @@ static int disk_build(struct world_disks *disks, unsigned number)
         return world_fail(world, status, "a disk: %s", error.text);
     persist_disk_listen(disk->service,
                         &(struct persist_disk_listener){.asked = asked, .settled = settled, .context = disk});
-    memory_node_register(node, &persist_disk_service, MEMORY_PERSIST, 1, disk->service);
+    memory_node_register(node, &persist_disk_service, MEMORY_PERSIST, 2, disk->service);
     disk->registered = true;
     return 0;
 }
