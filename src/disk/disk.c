@@ -25,6 +25,8 @@ static int check_name(const struct disk *disk, const char *name, struct error *e
 void disk_file_begin(struct disk_file *file, struct disk *disk, const char *name)
 {
     file->disk = disk;
+    file->mapped = 0;
+    file->unsynced = false;
     memcpy(file->name, name, strlen(name) + 1);
 }
 
@@ -40,7 +42,8 @@ const char *disk_file_name(const struct disk_file *file)
 
 const char *disk_kind(const struct disk *disk)
 {
-    return disk->ops->kind(disk);
+    /* Relaxed: for messages. */
+    return atomic_load_relaxed(&disk->mapped) ? "persistent-memory" : disk->ops->kind(disk);
 }
 
 void disk_close(struct disk *disk)
@@ -113,8 +116,10 @@ int disk_open(struct disk *disk, const char *name, struct disk_file **file, stru
 
 void disk_file_close(struct disk_file *file)
 {
-    if (file)
-        file->disk->ops->close_file(file);
+    if (!file)
+        return;
+    disk_unmap(file);
+    file->disk->ops->close_file(file);
 }
 
 int disk_read(struct disk_file *file, uint64_t offset, void *buffer, size_t length, size_t *got,
@@ -140,14 +145,11 @@ static int take_back(struct disk_file *file, uint64_t offset, uint64_t before, u
                      file->name, file->disk->path, (unsigned long long)written, (unsigned long long)offset);
 }
 
-static int write_at(struct disk_file *file, uint64_t offset, const struct disk_piece *pieces, unsigned count,
-                    bool sync, struct error *error)
+static int write_length(struct disk_file *file, uint64_t offset, uint64_t length,
+                        const struct disk_piece *pieces, unsigned count, bool sync, struct error *error)
 {
     struct disk *disk = file->disk;
-    uint64_t length = 0, before, after, written = 0;
-    assert(count <= DISK_PIECES_MAX);
-    for (unsigned i = 0; i < count; i++)
-        length += pieces[i].length;
+    uint64_t before, after, written = 0;
     int status = disk->ops->size(file, &before, error);
     if (status)
         return status;
@@ -165,6 +167,21 @@ static int write_at(struct disk_file *file, uint64_t offset, const struct disk_p
     return status;
 }
 
+static int write_at(struct disk_file *file, uint64_t offset, const struct disk_piece *pieces, unsigned count,
+                    bool sync, struct error *error)
+{
+    uint64_t length = 0;
+    assert(count <= DISK_PIECES_MAX);
+    for (unsigned i = 0; i < count; i++)
+        length += pieces[i].length;
+    if (!file->mapped || offset + length > file->mapped) {
+        file->unsynced = file->mapped != 0;
+        return write_length(file, offset, length, pieces, count, sync, error);
+    }
+    int status = disk_mapped_write(file, offset, pieces, count, error);
+    return status || !sync ? status : disk_sync(file, error);
+}
+
 int disk_write(struct disk_file *file, uint64_t offset, const struct disk_piece *pieces, unsigned count,
                struct error *error)
 {
@@ -179,7 +196,8 @@ int disk_write_sync(struct disk_file *file, uint64_t offset, const struct disk_p
 
 int disk_sync(struct disk_file *file, struct error *error)
 {
-    return file->disk->ops->sync(file, error);
+    const struct disk_ops *ops = file->disk->ops;
+    return file->mapped && !file->unsynced ? ops->fence(file, error) : ops->sync(file, error);
 }
 
 int disk_size(struct disk_file *file, uint64_t *bytes, struct error *error)
@@ -190,6 +208,7 @@ int disk_size(struct disk_file *file, uint64_t *bytes, struct error *error)
 int disk_truncate(struct disk_file *file, uint64_t bytes, struct error *error)
 {
     uint64_t before;
+    disk_unmap(file);
     int status = file->disk->ops->size(file, &before, error);
     if (!status)
         status = file->disk->ops->truncate(file, bytes, error);

@@ -15,6 +15,11 @@
  * sync it again. Names are synced for several tasks, so the disk sees to that itself: when a sync of the
  * names has failed, each later one fails too, until the disk is opened again.
  *
+ * PERSISTENT MEMORY. A file that is appended to up to a known length can be mapped, where the directory lies
+ * in it (disk_map): a write is a copy of bytes then, and a sync of them a fence of the processor, without a
+ * call of the system. The promise is the same, in smaller parts: until the sync a cut leaves any part of what
+ * was written, each aligned 8 bytes of before or of now.
+ *
  * ERRORS name the file. BANYAN_ENOSPC: the disk, or the user's limit, has no room, and nothing of the write
  * is in the file. BANYAN_EUNKNOWN: a write, a sync or a change of a name failed, and may have happened, in
  * part too. BANYAN_ECORRUPT: it cannot be read. BANYAN_ENOTFOUND, BANYAN_EEXIST: of names. BANYAN_EINVAL: a
@@ -49,6 +54,8 @@ struct disk_real_options {
     uint64_t limit;     /* bytes of all files together; 0: none but the disk's own */
     uint64_t lock_wait; /* ns to wait for another process, which may be dying */
     enum disk_io io;    /* AUTO: io_uring where the kernel permits it */
+    bool map_any;       /* for tests: files are mapped that lie in no persistent memory; a sync of them then
+                           promises that they outlive the process, and no more */
 };
 
 /* Opens the directory, makes it if it is missing (not what lies above it), and locks it against other
@@ -82,7 +89,18 @@ int disk_sync(struct disk_file *file, struct error *error);
 int disk_write_sync(struct disk_file *file, uint64_t offset, const struct disk_piece *pieces, unsigned count,
                     struct error *error);
 int disk_size(struct disk_file *file, uint64_t *bytes, struct error *error);
+/* A file that is mapped is so no more: what was written and not synced wants disk_sync. */
 int disk_truncate(struct disk_file *file, uint64_t bytes, struct error *error);
+
+/*
+ * Of a file that is about to be appended to, up to `bytes` bytes: maps it, if it lies in persistent memory.
+ * It has that length from then on, with zeros behind what it had, all of it safe; writes that go beyond are
+ * as of any file. Returns 0 and maps nothing where there is no persistent memory, or where the file would
+ * take more than a quarter of the room that is left. Costs the writing of the zeros and a sync, once in a
+ * file; without persistent memory a call of the system, once in a disk's life.
+ */
+int disk_map(struct disk_file *file, uint64_t bytes, struct error *error);
+bool disk_mapped(const struct disk_file *file);
 
 /* A file of the name `to` is replaced. */
 int disk_rename(struct disk *disk, const char *from, const char *to, struct error *error);
@@ -94,7 +112,7 @@ int disk_sync_names(struct disk *disk, struct error *error);
 int disk_free(struct disk *disk, uint64_t *bytes, struct error *error);
 /* Of all files together. */
 uint64_t disk_used(const struct disk *disk);
-/* "io_uring", "plain" or "simulated". */
+/* "persistent-memory" while a file is mapped; else "io_uring", "plain" or "simulated". Any thread. */
 const char *disk_kind(const struct disk *disk);
 
 #endif

@@ -29,7 +29,22 @@ struct disk_ops {
     int (*remove)(struct disk *disk, const char *name, struct error *error);
     int (*sync_names)(struct disk *disk, struct error *error);
     int (*free)(struct disk *disk, uint64_t *bytes, struct error *error);
+
+    /* Persistent memory. disk_mapped.c has the order in which these are called (M1, M2). */
+    bool (*mappable)(struct disk_file *file);
+    /* `bytes` bytes of a file that has them. An error changes nothing. */
+    int (*map)(struct disk_file *file, uint64_t bytes, struct error *error);
+    void (*unmap)(struct disk_file *file);
+    /* Changes what is read. It may reach the medium from now on, any part of it. */
+    int (*store)(struct disk_file *file, uint64_t offset, const void *bytes, size_t length,
+                 struct error *error);
+    /* Begins to bring to the medium what was stored in the line that begins at the offset. */
+    void (*flush)(struct disk_file *file, uint64_t offset);
+    /* When it returns, all is on the medium whose flush had begun. */
+    int (*fence)(struct disk_file *file, struct error *error);
 };
+
+#define DISK_LINE_BYTES 64u /* at a multiple of it in the file; no processor's lines are shorter */
 
 /* At the beginning of every implementation's disk, and of its files. */
 struct disk {
@@ -38,13 +53,21 @@ struct disk {
     uint64_t limit;        /* 0: none */
     uint64_t used;         /* of all files; changed atomically, since files have tasks of their own */
     uint32_t names_failed; /* a sync of the names has; atomic, never taken back */
+    uint32_t mapped;       /* files that are; atomic */
 };
 struct disk_file {
     struct disk *disk;
     char name[DISK_NAME_MAX + 1];
+    uint64_t mapped; /* so many bytes of it; 0: it is not */
+    bool unsynced;   /* it is mapped, and was written to by the other way too */
 };
 
 void disk_file_begin(struct disk_file *file, struct disk *disk, const char *name);
+/* All of it lies within what is mapped. */
+int disk_mapped_write(struct disk_file *file, uint64_t offset, const struct disk_piece *pieces,
+                      unsigned count, struct error *error);
+/* For a file that is not mapped too. */
+void disk_unmap(struct disk_file *file);
 /* Counts what there is. For an implementation that has just been opened. */
 int disk_count(struct disk *disk, struct error *error);
 

@@ -3,7 +3,8 @@
  *
  * Each file that is written and synced as one has a ring of io_uring of its own, which one task at a time
  * uses, as the file. A write and the sync behind it are linked: one system call hands over both and waits for
- * both. Where the kernel refuses a ring they are two calls, as all else is.
+ * both. Where the kernel refuses a ring they are two calls, as all else is. Files that lie in persistent
+ * memory are mapped (disk_dax.h) when that is asked for.
  */
 #include <assert.h>
 #include <dirent.h>
@@ -19,8 +20,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/log.h"
 #include "base/task.h"
+#include "disk/disk_dax.h"
 #include "disk/disk_ops.h"
 
 #define LOCK_NAME    "LOCK"
@@ -31,7 +34,10 @@ struct real_disk {
     struct disk disk;
     char *path; /* owned */
     int directory, lock;
-    bool ring; /* the kernel lets this process have rings */
+    bool ring;         /* the kernel lets this process have rings */
+    bool map_any;      /* as the options say */
+    enum dax_way way;  /* how a line is flushed */
+    uint32_t ordinary; /* no persistent memory: a file could not be mapped; atomic */
 };
 
 struct real_file {
@@ -39,6 +45,7 @@ struct real_file {
     int descriptor;
     bool ring_tried, ring_made;
     struct io_uring ring;
+    uint8_t *map; /* owned; NULL: it is not mapped */
 };
 
 static struct real_disk *real_disk(const struct disk *disk)
@@ -421,6 +428,62 @@ static int real_write(struct disk_file *file, uint64_t offset, const struct disk
     return status || !sync ? status : real_sync(file, error);
 }
 
+/* ---- persistent memory ---- */
+
+/* The kernel is asked once: on any other file system all files would be refused. */
+static bool real_mappable(struct disk_file *file)
+{
+    struct real_disk *real = real_disk(file->disk);
+    if (real->map_any)
+        return real->way != DAX_NONE;
+    /* Relaxed: a file that does not see it asks too. */
+    if (real->way == DAX_NONE || atomic_load_relaxed(&real->ordinary))
+        return false;
+    uint8_t *start = dax_map(real_file(file)->descriptor, 1, false);
+    if (start)
+        dax_unmap(start, 1);
+    else
+        atomic_store_relaxed(&real->ordinary, 1u);
+    return start != NULL;
+}
+
+static int real_map(struct disk_file *file, uint64_t bytes, struct error *error)
+{
+    struct real_file *real = real_file(file);
+    uint8_t *start = dax_map(real->descriptor, bytes, real_disk(file->disk)->map_any);
+    int cause = start ? dax_populate(start, bytes) : errno;
+    if (cause && start)
+        dax_unmap(start, bytes);
+    if (cause)
+        return file_failed(file, BANYAN_ENOTSUP, "mapped", cause, error);
+    real->map = start;
+    return 0;
+}
+
+static void real_unmap(struct disk_file *file)
+{
+    dax_unmap(real_file(file)->map, file->mapped);
+    real_file(file)->map = NULL;
+}
+
+static int real_store(struct disk_file *file, uint64_t offset, const void *bytes, size_t length,
+                      struct error *error)
+{
+    memcpy(real_file(file)->map + offset, bytes, length);
+    return 0;
+}
+
+static void real_flush(struct disk_file *file, uint64_t offset)
+{
+    dax_flush(real_disk(file->disk)->way, real_file(file)->map + offset);
+}
+
+static int real_fence(struct disk_file *file, struct error *error)
+{
+    dax_fence(real_disk(file->disk)->way);
+    return 0;
+}
+
 /* ---- names ---- */
 
 static int measure(const struct real_disk *real, const char *name, uint64_t *bytes, bool *regular)
@@ -518,7 +581,13 @@ static const struct disk_ops real_ops = {.kind = real_kind,
                                          .rename = real_rename,
                                          .remove = real_remove,
                                          .sync_names = real_sync_names,
-                                         .free = real_free};
+                                         .free = real_free,
+                                         .mappable = real_mappable,
+                                         .map = real_map,
+                                         .unmap = real_unmap,
+                                         .store = real_store,
+                                         .flush = real_flush,
+                                         .fence = real_fence};
 
 /* Whether the kernel lets this process have rings. */
 static int try_ring(struct real_disk *real, enum disk_io io, struct error *error)
@@ -541,6 +610,8 @@ int disk_real_open(struct disk **opened, const char *path, const struct disk_rea
     if (!real)
         return error_set(error, BANYAN_ENOMEM, "no memory for directory %.80s", path);
     real->directory = real->lock = -1;
+    real->map_any = options->map_any;
+    real->way = dax_way();
     real->path = strdup(path);
     real->disk = (struct disk){.ops = &real_ops, .path = real->path, .limit = options->limit};
     int status = real->path ? open_directory(real, error)

@@ -10,6 +10,8 @@
 #include "disk/disk_ops.h"
 
 #define SECTOR DISK_SECTOR_BYTES
+#define LINE   DISK_LINE_BYTES
+#define WORD   8u
 
 struct bytes {
     uint8_t *start; /* owned */
@@ -26,12 +28,21 @@ struct version {
 };
 #define LENGTH UINT64_MAX
 
+/* A version of a line of the cache that no fence has brought to the medium. */
+struct line {
+    struct line *next;
+    uint64_t offset;
+    bool flushed; /* the next fence does */
+    uint8_t bytes[LINE];
+};
+
 /* A file without its name; lives while a name, a change of one, or an open file refers to it. */
 struct inode {
     uint32_t references;
     struct bytes now, platter; /* the platter's may be longer than its length: what lies behind is stale */
     uint64_t platter_length;
     struct version *first, **last;
+    struct line *lines, **last_line;
 };
 
 struct entry {
@@ -132,6 +143,14 @@ static bool bytes_copy(struct bytes *to, const struct bytes *from)
     return true;
 }
 
+static bool bytes_put(struct bytes *to, uint64_t at, const uint8_t *bytes, uint64_t length)
+{
+    if (to->length < at + length && !bytes_resize(to, at + length))
+        return false;
+    memcpy(to->start + at, bytes, length);
+    return true;
+}
+
 static void versions_free(struct inode *inode)
 {
     while (inode->first) {
@@ -142,12 +161,23 @@ static void versions_free(struct inode *inode)
     inode->last = &inode->first;
 }
 
+static void lines_free(struct inode *inode)
+{
+    while (inode->lines) {
+        struct line *gone = inode->lines;
+        inode->lines = gone->next;
+        free(gone);
+    }
+    inode->last_line = &inode->lines;
+}
+
 static struct inode *inode_make(void)
 {
     struct inode *inode = calloc(1, sizeof *inode);
     if (inode) {
         inode->references = 1;
         inode->last = &inode->first;
+        inode->last_line = &inode->lines;
     }
     return inode;
 }
@@ -163,6 +193,7 @@ static void inode_leave(struct inode *inode)
     if (--inode->references)
         return;
     versions_free(inode);
+    lines_free(inode);
     free(inode->now.start);
     free(inode->platter.start);
     free(inode);
@@ -348,9 +379,8 @@ static bool write_back(struct simulated *disk, struct inode *inode, uint64_t unt
             if (version->sector == LENGTH) {
                 inode->platter_length = version->length;
             } else {
-                if (inode->platter.length < at + SECTOR && !bytes_resize(&inode->platter, at + SECTOR))
+                if (!bytes_put(&inode->platter, at, version->bytes, SECTOR))
                     return false;
-                memcpy(inode->platter.start + at, version->bytes, SECTOR);
             }
         }
         inode->first = version->next;
@@ -361,6 +391,20 @@ static bool write_back(struct simulated *disk, struct inode *inode, uint64_t unt
     return true;
 }
 
+/* A sync of a file that is, or was, mapped brings its lines too, as they are now. */
+static bool lines_back(struct simulated *disk, struct inode *inode, bool some)
+{
+    bool good = true;
+    for (const struct line *line = inode->lines; good && line; line = line->next) {
+        const uint64_t left = inode->now.length > line->offset ? inode->now.length - line->offset : 0;
+        if (left && (!some || random_next(&disk->random) % 2))
+            good = bytes_put(&inode->platter, line->offset, inode->now.start + line->offset,
+                             left < LINE ? left : LINE);
+    }
+    lines_free(inode);
+    return good;
+}
+
 static int simulated_sync(struct disk_file *file, struct error *error)
 {
     struct simulated *disk = simulated_of(file->disk);
@@ -368,7 +412,7 @@ static int simulated_sync(struct disk_file *file, struct error *error)
     spend(disk->options.sync_ns);
     const bool fault = fails(disk, DISK_FAULT_SYNC);
     disk->syncs++;
-    if (!write_back(disk, inode_of(file), until, fault))
+    if (!write_back(disk, inode_of(file), until, fault) || !lines_back(disk, inode_of(file), fault))
         return no_memory(error);
     told(disk);
     return fault ? failed(file, "synced", error) : 0;
@@ -448,6 +492,78 @@ static int simulated_read(struct disk_file *file, uint64_t offset, void *buffer,
 static int simulated_size(struct disk_file *file, uint64_t *bytes, struct error *error)
 {
     *bytes = inode_of(file)->now.length;
+    return 0;
+}
+
+/* ---- persistent memory ---- */
+
+static bool simulated_mappable(struct disk_file *file)
+{
+    return simulated_of(file->disk)->options.memory;
+}
+
+static int simulated_map(struct disk_file *file, uint64_t bytes, struct error *error)
+{
+    assert(inode_of(file)->now.length >= bytes);
+    return 0;
+}
+
+static void simulated_unmap(struct disk_file *file)
+{
+    /* What is not fenced stays in the cache. */
+}
+
+static bool line_add(struct inode *inode, uint64_t offset)
+{
+    struct line *line = calloc(1, sizeof *line);
+    if (!line)
+        return false;
+    const uint64_t left = inode->now.length - offset;
+    line->offset = offset;
+    memcpy(line->bytes, inode->now.start + offset, left < LINE ? left : LINE);
+    *inode->last_line = line;
+    inode->last_line = &line->next;
+    return true;
+}
+
+static int simulated_store(struct disk_file *file, uint64_t offset, const void *bytes, size_t length,
+                           struct error *error)
+{
+    struct inode *inode = inode_of(file);
+    assert(offset + length <= inode->now.length);
+    memcpy(inode->now.start + offset, bytes, length);
+    for (uint64_t at = offset / LINE * LINE; at < offset + length; at += LINE)
+        if (!line_add(inode, at))
+            return no_memory(error);
+    told(simulated_of(file->disk));
+    return 0;
+}
+
+static void simulated_flush(struct disk_file *file, uint64_t offset)
+{
+    for (struct line *line = inode_of(file)->lines; line; line = line->next)
+        line->flushed |= line->offset == offset;
+}
+
+static int simulated_fence(struct disk_file *file, struct error *error)
+{
+    struct simulated *disk = simulated_of(file->disk);
+    struct inode *inode = inode_of(file);
+    disk->syncs++;
+    for (struct line **place = &inode->lines; *place;) {
+        struct line *line = *place;
+        if (!line->flushed) {
+            place = &line->next;
+            continue;
+        }
+        if (!bytes_put(&inode->platter, line->offset, line->bytes, LINE))
+            return no_memory(error);
+        *place = line->next;
+        if (!*place)
+            inode->last_line = place;
+        free(line);
+    }
+    told(disk);
     return 0;
 }
 
@@ -610,7 +726,13 @@ static const struct disk_ops simulated_ops = {.kind = simulated_kind,
                                               .rename = simulated_rename,
                                               .remove = simulated_remove,
                                               .sync_names = simulated_sync_names,
-                                              .free = simulated_free};
+                                              .free = simulated_free,
+                                              .mappable = simulated_mappable,
+                                              .map = simulated_map,
+                                              .unmap = simulated_unmap,
+                                              .store = simulated_store,
+                                              .flush = simulated_flush,
+                                              .fence = simulated_fence};
 
 struct disk *disk_simulated_create(const struct disk_simulated_options *options)
 {
@@ -717,6 +839,47 @@ static bool first_of_sector(const struct inode *inode, const struct version *ver
     return true;
 }
 
+static bool first_of_line(const struct inode *inode, const struct line *line)
+{
+    for (const struct line *other = inode->lines; other != line; other = other->next)
+        if (other->offset == line->offset)
+            return false;
+    return true;
+}
+
+/* Which version of a line, or of a word in it, survives; 0: the medium's. A draw takes whole lines as often
+ * as torn ones, and all or nothing of them. */
+static uint32_t line_choose(struct chooser *chooser, uint32_t count, uint32_t style)
+{
+    return style == 0 ? 0 : style == 1 ? count : choose(chooser, count + 1);
+}
+
+static bool line_cut(struct chooser *chooser, const struct inode *inode, uint64_t offset, struct inode *made)
+{
+    const uint32_t style = chooser->random ? (uint32_t)random_below(chooser->random, 3) : 2;
+    const struct line *line;
+    uint32_t count = 0;
+    for (line = inode->lines; line; line = line->next)
+        count += line->offset == offset;
+    for (uint32_t word = 0; word < LINE; word += WORD) {
+        uint32_t choice = line_choose(chooser, count, style);
+        for (line = inode->lines; line && choice; line = line->next)
+            if (line->offset == offset && !--choice &&
+                !bytes_put(&made->now, offset + word, line->bytes + word, WORD))
+                return false;
+    }
+    return true;
+}
+
+static bool lines_cut(struct chooser *chooser, const struct inode *inode, struct inode *made)
+{
+    bool good = true;
+    for (const struct line *line = inode->lines; good && line; line = line->next)
+        if (first_of_line(inode, line))
+            good = line_cut(chooser, inode, line->offset, made);
+    return good;
+}
+
 /* Makes the file that the next life reads. */
 static bool inode_cut(struct chooser *chooser, const struct inode *inode, struct inode *made)
 {
@@ -732,12 +895,12 @@ static bool inode_cut(struct chooser *chooser, const struct inode *inode, struct
         if (!chosen || version->sector == LENGTH)
             continue;
         const uint64_t at = version->sector * SECTOR;
-        if (made->now.length < at + SECTOR && !bytes_resize(&made->now, at + SECTOR))
+        if (!bytes_put(&made->now, at, chosen->bytes, SECTOR))
             return false;
-        memcpy(made->now.start + at, chosen->bytes, SECTOR);
     }
     made->platter_length = length;
-    return bytes_resize(&made->now, length) && bytes_copy(&made->platter, &made->now);
+    return lines_cut(chooser, inode, made) && bytes_resize(&made->now, length) &&
+           bytes_copy(&made->platter, &made->now);
 }
 
 /* A file that may survive, and the one that is made of it. All choices are made, also for files whose names

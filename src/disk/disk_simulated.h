@@ -8,6 +8,11 @@
  * the changes of names any, in their order. Sectors that a file's length covers and that were never written
  * back hold zeros, or, with `stale`, what an earlier file had there.
  *
+ * With `memory` it is persistent memory (disk_map). What is stored in a mapped file is in lines of a cache,
+ * of 64 bytes, each of which may reach the medium at any time; a cut leaves of each aligned 8 bytes any
+ * version since the last fence that came behind their flush. A flush alone brings nothing, nor does a fence
+ * alone.
+ *
  * Everything follows from the seed. One thread, or fibers of one thread. Calls take the time that the options
  * say, by task_sleep, which is virtual time in a simulator's fiber.
  */
@@ -20,7 +25,7 @@ struct disk_simulated_options {
     uint64_t seed;
     uint64_t capacity; /* bytes of all files; 0: no limit */
     uint64_t limit;    /* as of a real one */
-    bool stale;
+    bool stale, memory;
     uint64_t sync_ns, call_ns; /* a sync, any other call */
 };
 

@@ -108,7 +108,18 @@ static int make_file(struct journal *journal, const struct journal_head *head, s
         status = disk_rename(journal->disk, JOURNAL_NEW, name, error);
     if (!status)
         status = disk_sync_names(journal->disk, error);
-    return status ? status : disk_open(journal->disk, name, file, error);
+    if (!status)
+        status = disk_open(journal->disk, name, file, error);
+    return status ? status : disk_map(*file, journal->options.file_bytes, error);
+}
+
+/* M3: no file but the last one has zeros behind its records, since what stands there is corruption (D12). */
+static int end_file(struct journal *journal, struct error *error)
+{
+    if (!journal->file || !disk_mapped(journal->file))
+        return 0;
+    int status = disk_truncate(journal->file, file_offset(journal), error);
+    return status ? status : disk_sync(journal->file, error);
 }
 
 /* The next file. All before is safe (D8), and nothing goes into it before its name is. */
@@ -124,6 +135,8 @@ static int begin_file(struct journal *journal, struct error *error)
     if (number > JOURNAL_NUMBER_MAX)
         return error_set(error, BANYAN_EINVAL, "the journal has no more numbers for files");
     int status = reserve_file(journal, error);
+    if (!status)
+        status = end_file(journal, error);
     if (!status)
         status = make_file(journal, &head, &file, error);
     if (status) {
@@ -250,8 +263,12 @@ int journal_release(struct journal *journal, uint64_t position, struct error *er
 
 void journal_close(struct journal *journal)
 {
+    struct error ignored = {0};
     if (!journal)
         return;
+    /* What fails here, or is undone by a cut, the next opening does. */
+    if (journal->file && disk_mapped(journal->file) && !journal->broken.code)
+        disk_truncate(journal->file, file_offset(journal), &ignored);
     disk_file_close(journal->file);
     free(journal->files);
     free(journal->buffer);

@@ -332,16 +332,46 @@ static int write_again(struct reading *reading, uint64_t synced)
     return status ? status : disk_sync(reading->file, reading->error);
 }
 
+/* Without the zeros at their end. */
+static uint64_t filled(const uint8_t *bytes, uint64_t length)
+{
+    while (length && !bytes[length - 1])
+        length--;
+    return length;
+}
+
+/* What stands behind `end`, but for zeros at the file's end: those of a file that was mapped were there from
+ * its beginning (M1), and nothing tore them. */
+static int measure_tail(struct reading *reading, uint64_t end, uint64_t *tail)
+{
+    int status = 0;
+    *tail = 0;
+    for (uint64_t at = end, some; !status && at < reading->now->bytes; at += some) {
+        const uint64_t left = reading->now->bytes - at;
+        const uint8_t *bytes = NULL;
+        some = left < reading->window_bytes ? left : reading->window_bytes;
+        status = take(reading, at, (uint32_t)some, &bytes);
+        const uint64_t torn = status ? 0 : filled(bytes, some);
+        if (torn)
+            *tail = at + torn - end;
+    }
+    return status;
+}
+
 static int cut_tail(struct reading *reading)
 {
     const uint64_t end = offset_of(reading, reading->position);
+    uint64_t tail;
     if (end >= reading->now->bytes)
         return 0;
-    const uint64_t tail = reading->now->bytes - end;
+    int status = measure_tail(reading, end, &tail);
+    if (status)
+        return status;
     reading->told->report.cut_bytes = tail;
-    log_warning("journal-%08u in %.200s: %" PRIu64 " bytes from byte %" PRIu64
-                " on are a torn tail, which was never promised; they are cut",
-                reading->now->number, disk_path(reading->disk), tail, end);
+    if (tail)
+        log_warning("journal-%08u in %.200s: %" PRIu64 " bytes from byte %" PRIu64
+                    " on are a torn tail, which was never promised; they are cut",
+                    reading->now->number, disk_path(reading->disk), tail, end);
     return disk_truncate(reading->file, end, reading->error);
 }
 
