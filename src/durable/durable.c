@@ -196,6 +196,9 @@ static int journal_begin_life(struct durable *durable, struct persist_replay *re
         log_warning("%s: the last %llu bytes of the journal were cut off by the end of the process or of the "
                     "power, and were promised to no one",
                     disk_path(durable->disk), (unsigned long long)reader.report.cut_bytes);
+    if (!status && !strcmp(disk_kind(durable->disk), "persistent-memory"))
+        log_info("%s: the journal is mapped, in persistent memory: a sync of it is no call of the system",
+                 disk_path(durable->disk));
     return status;
 }
 
@@ -640,6 +643,7 @@ void durable_stats(struct durable *durable, struct durable_stats *stats)
 {
     *stats = (struct durable_stats){/* statistics: relaxed */
                                     .disk_bytes = disk_used(durable->disk),
+                                    .disk_kind = disk_kind(durable->disk),
                                     .saved_at = atomic_load_relaxed(&durable->saved_at),
                                     .save_ns = atomic_load_relaxed(&durable->save_ns),
                                     .saves = atomic_load_relaxed(&durable->save_count),

@@ -102,9 +102,9 @@ static int journal_begin_at(struct persist_disk *disk, const struct memory_statu
         status = saving_begin(disk, manifest, prepared, error);
     if (status)
         return status;
-    log_info("memory node %" PRIu64 ": journal in %s: %" PRIu64 " records in %u files%s", told->node,
-             disk_path(disk->options.disk), reader.report.records, reader.report.files,
-             reader.report.cut_bytes ? ", a torn tail was cut" : "");
+    log_info("memory node %" PRIu64 ": journal in %s (%s): %" PRIu64 " records in %u files%s", told->node,
+             disk_path(disk->options.disk), disk_kind(disk->options.disk), reader.report.records,
+             reader.report.files, reader.report.cut_bytes ? ", a torn tail was cut" : "");
     spinlock_lock(&disk->lock);
     disk->began = task_now();
     spinlock_unlock(&disk->lock);

@@ -445,9 +445,16 @@ static void test_lives_uring(void **state)
     disk_close(disk);
 }
 
+static void test_lives_mapped(void **state)
+{
+    struct disk *disk = open_with((struct disk_real_options){.map_any = true});
+    lives(disk);
+    disk_close(disk);
+}
+
 /* A process is killed while it appends and syncs, and tells each sync that was acknowledged: all of that is
  * there. */
-static void kill_one(struct book *book, uint32_t number)
+static void kill_one(struct book *book, uint32_t number, bool map)
 {
     int told[2];
     uint64_t safe = 0, last = 0;
@@ -457,9 +464,11 @@ static void kill_one(struct book *book, uint32_t number)
     pid_t child = fork();
     if (!child) {
         struct disk *disk;
-        if (disk_real_open(&disk, path, &(struct disk_real_options){0}, NULL))
+        if (disk_real_open(&disk, path, &(struct disk_real_options){.map_any = map}, NULL))
             _exit(1);
         struct journal *journal = book_open(book, disk, &options);
+        if (map && strcmp(disk_kind(disk), "persistent-memory") != 0)
+            _exit(1);
         for (;;) {
             while (book->count == BOOK_MAX)
                 pause();
@@ -480,12 +489,12 @@ static void kill_one(struct book *book, uint32_t number)
     book->safe = safe;
 }
 
-static void test_killed(void **state)
+static void kill_some(void **state, bool map)
 {
     for (uint32_t number = 0; number < 5; number++) {
         static struct book book;
         book = (struct book){0};
-        kill_one(&book, number);
+        kill_one(&book, number, map);
         const uint64_t safe = book.safe;
         /* What the child has appended follows from the numbers. */
         uint64_t position = 0;
@@ -503,6 +512,16 @@ static void test_killed(void **state)
         end(state);
         begin(state);
     }
+}
+
+static void test_killed(void **state)
+{
+    kill_some(state, false);
+}
+
+static void test_killed_mapped(void **state)
+{
+    kill_some(state, true);
 }
 
 int main(void)
@@ -524,7 +543,9 @@ int main(void)
         TEST(test_full),
         TEST(test_lives_plain),
         TEST(test_lives_uring),
+        TEST(test_lives_mapped),
         TEST(test_killed),
+        TEST(test_killed_mapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

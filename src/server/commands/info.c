@@ -150,13 +150,13 @@ static void section_disk(struct figures *f)
         return;
     text_add(&f->text,
              "aof_current_size:%" PRIu64 "\r\naof_base_size:%" PRIu64 "\r\naof_delayed_fsync:%" PRIu64
-             "\r\ndisk_bytes:%" PRIu64 "\r\ndisk_written_bytes:%" PRIu64 "\r\ndisk_behind_ms:%" PRIu64
-             "\r\ndisk_complete:%d\r\ndisk_syncs:%" PRIu64 "\r\ndisk_sync_usec:%" PRIu64
-             "\r\ndisk_sync_usec_longest:%" PRIu64 "\r\ndisk_error:%s\r\n",
-             stats.keeper.journal_bytes, stats.keeper.checkpoint_bytes, stats.feed.waits, stats.disk_bytes,
-             stats.keeper.bytes, stats.feed.behind_ns / 1000000, !stats.behind && !stats.status,
-             stats.keeper.syncs, stats.keeper.sync_ns / 1000, stats.keeper.sync_longest_ns / 1000,
-             stats.status ? stats.error.text : "");
+             "\r\ndisk_kind:%s\r\ndisk_bytes:%" PRIu64 "\r\ndisk_written_bytes:%" PRIu64
+             "\r\ndisk_behind_ms:%" PRIu64 "\r\ndisk_complete:%d\r\ndisk_syncs:%" PRIu64
+             "\r\ndisk_sync_usec:%" PRIu64 "\r\ndisk_sync_usec_longest:%" PRIu64 "\r\ndisk_error:%s\r\n",
+             stats.keeper.journal_bytes, stats.keeper.checkpoint_bytes, stats.feed.waits, stats.disk_kind,
+             stats.disk_bytes, stats.keeper.bytes, stats.feed.behind_ns / 1000000,
+             !stats.behind && !stats.status, stats.keeper.syncs, stats.keeper.sync_ns / 1000,
+             stats.keeper.sync_longest_ns / 1000, stats.status ? stats.error.text : "");
 }
 
 static void section_persistence(struct figures *f)
