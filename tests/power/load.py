@@ -240,6 +240,13 @@ class Load:
             for key in keys:
                 key.floor = key.answered
 
+    def kind(self):
+        """By what the server says that it writes its journal."""
+        connection = Connection(self.port, 120)
+        lines = connection.ask(b"INFO", b"persistence").decode().split("\r\n")
+        connection.close()
+        return dict(line.split(":", 1) for line in lines if ":" in line)["disk_kind"]
+
     def check(self):
         """What the server has after a cut: the keys that it has, answered writes that were lost, the age of the oldest."""
         connection, present, lost = Connection(self.port, 120), 0, []
