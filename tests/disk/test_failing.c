@@ -91,7 +91,9 @@ static int lives(struct disk *disk, struct error *error)
 static int simulated_attempt(void *context)
 {
     struct error error = {0};
-    struct disk *disk = disk_simulated_create(&(struct disk_simulated_options){.seed = 1, .stale = true});
+    const bool memory = context != NULL; /* persistent memory: files are mapped */
+    struct disk *disk =
+        disk_simulated_create(&(struct disk_simulated_options){.seed = 1, .stale = true, .memory = memory});
     if (!disk)
         return BANYAN_ENOMEM;
     int status = refused(lives(disk, &error), &error);
@@ -126,6 +128,7 @@ static void test_no_memory(void **state)
 {
     enum disk_io io = DISK_IO_AUTO;
     assert_true(failing_each(ONE(FAILING_MEMORY, ENOMEM), simulated_attempt, NULL, BANYAN_ENOMEM) > 100);
+    assert_true(failing_each(ONE(FAILING_MEMORY, ENOMEM), simulated_attempt, &io, BANYAN_ENOMEM) > 150);
     assert_true(failing_each(ONE(FAILING_MEMORY, ENOMEM), real_attempt, &io, BANYAN_ENOMEM) > 30);
 }
 
