@@ -86,8 +86,8 @@ struct durable_stats {
     struct keeper_stats keeper;
     uint64_t disk_bytes; /* of all files but the pools */
     const char *disk_kind;
-    uint64_t saved_at;   /* ms since 1970: when the last checkpoint was whole; 0: never */
-    uint64_t save_ns;    /* how long it took */
+    uint64_t saved_at; /* ms since 1970: when the last checkpoint was whole; 0: never */
+    uint64_t save_ns;  /* how long it took */
     uint64_t saves, saves_failed;
     uint64_t changes; /* keys marked since it began */
     bool saving;

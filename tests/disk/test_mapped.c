@@ -84,10 +84,10 @@ static void test_no_system_call(void **state)
     open_with((struct disk_real_options){.map_any = true});
     struct journal *journal = journal_of(0);
     assert_string_equal(disk_kind(disk), "persistent-memory");
-    struct failing_order order = {.calls = FAILING_PWRITEV | FAILING_SYNC | FAILING_URING |
-                                                 FAILING_FSTAT | FAILING_FTRUNCATE | FAILING_MMAP,
-                                        .where = FAILING_HERE,
-                                        .error = EIO};
+    struct failing_order order = {.calls = FAILING_PWRITEV | FAILING_SYNC | FAILING_URING | FAILING_FSTAT |
+                                           FAILING_FTRUNCATE | FAILING_MMAP,
+                                  .where = FAILING_HERE,
+                                  .error = EIO};
     failing_begin(&order);
     for (uint32_t i = 0; i < 20; i++)
         add(journal, 500);
