@@ -138,6 +138,14 @@ enum fabric_durability fabric_durability(const struct fabric *fabric, uint16_t n
                : FABRIC_KEPT_IN_MEMORY;
 }
 
+bool fabric_logs_on_disk(const struct fabric *fabric)
+{
+    bool disk = false;
+    for (uint16_t node = 0; node < fabric->capabilities.memory_nodes && !disk; node++)
+        disk = fabric_durability(fabric, node) >= FABRIC_KEPT_ON_DISK;
+    return disk;
+}
+
 /* One after the other, where nothing has to be waited for. */
 static int persist_by_calls(struct fabric_endpoint *endpoint, const uint16_t *nodes, uint32_t count,
                             int *statuses)

@@ -287,6 +287,9 @@ int fabric_call(struct fabric_endpoint *endpoint, uint16_t node, const void *req
 
 /* What a memory node says that it does; it may say something else when it was restarted. Any thread. */
 enum fabric_durability fabric_durability(const struct fabric *fabric, uint16_t node);
+/* Whether some memory node promises to keep on its disk what owners log: then nothing is to be written that
+ * is not logged. Some nanoseconds for each memory node. Any thread. */
+bool fabric_logs_on_disk(const struct fabric *fabric);
 /* Waits until all that stood in the segments of owners' logs on these memory nodes before the call is on
  * their disks; one round trip, however long it takes. statuses[i] is of nodes[i], the result the first that
  * is not 0: BANYAN_ENOTSUP: it keeps nothing on a disk; BANYAN_ENOSPC: the disk is full, or has what the user

@@ -12,6 +12,7 @@
 #include "owner/board.h"
 #include "owner/heirs.h"
 #include "owner/state.h"
+#include "owner/unkept.h"
 
 bool owner_fresh(const struct owner *owner)
 {
@@ -52,10 +53,14 @@ static int install_rows(struct owner *owner, struct tree_session *session, struc
         if (range.heir_count && owner_heirs_ready(owner, &range, upper))
             range.heir_count = 0;
         owner_map_row(&range, owner->self, &rows[i]);
+        owner_unkept_row(owner, &range, &rows[i]);
         rows[i].lower = ranges[i].lower;
     }
-    if (!count)
-        rows[0].right = TREE_SHARED;
+    if (!count) {
+        const struct format_range whole = {.state = FORMAT_RANGE_SETTLED};
+        owner_map_row(&whole, owner->self, &rows[0]);
+        owner_unkept_row(owner, &whole, &rows[0]);
+    }
     int status = (again ? tree_rights_ready : tree_rights_adopt)(
         session, index->tree, owner->copy.version, owner->copy.incarnation, rows, count ? count : 1);
     heap_free(&owner->heap, rows);

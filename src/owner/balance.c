@@ -8,13 +8,15 @@
  * An index that was never divided is taken as a whole, in `ranges` ranges; from one that is divided, ranges
  * are taken from those who have most, the large ones split first, until this process has about as much as
  * everyone. Ranges that are shared stay so, since they were shared on purpose, unless they are unclaimed:
- * those that no process wanted when their owner left. The first process that comes takes them all.
+ * those that no process wanted when their owner left, and all of them where memory nodes want changes logged
+ * (unkept.h). The first process that comes takes them all.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/random.h"
 #include "owner/transfer.h"
+#include "owner/unkept.h"
 
 #define SAMPLES_EACH 32u /* keys for each range that a process should have */
 #define SAMPLES_MAX  1024u
@@ -269,20 +271,22 @@ static int take_from_others(struct balance *balance)
 /* ---- an index ---- */
 
 /* Never owned, or left by its owner when no process wanted it: not shared on purpose. */
-static bool is_unclaimed(const struct format_range *range)
+static bool is_unclaimed(const struct owner *owner, const struct format_range *range)
 {
     return range->state == FORMAT_RANGE_SETTLED && owner_nobody(range->owner) &&
-           (!range->epoch || range->unclaimed);
+           (!range->epoch || range->unclaimed || owner_unkept_nobodys(owner, range));
 }
 
 /* Whether there is something to take that is nobody's; *all: nothing else. */
-static bool some_unclaimed(const struct format_range *ranges, uint32_t count, bool *all)
+static bool some_unclaimed(const struct owner *owner, const struct format_range *ranges, uint32_t count,
+                           bool *all)
 {
     bool some = !count; /* never divided */
     *all = true;
     for (uint32_t i = 0; i < count; i++) {
-        some = some || is_unclaimed(&ranges[i]);
-        *all = *all && is_unclaimed(&ranges[i]);
+        const bool unclaimed = is_unclaimed(owner, &ranges[i]);
+        some = some || unclaimed;
+        *all = *all && unclaimed;
     }
     return some;
 }
@@ -301,7 +305,7 @@ static int take_unclaimed(struct balance *balance, bool whole)
     if (!moves)
         return pool_fail_memory(tree_session_pool(balance->session));
     for (uint32_t i = 0; i < count; i++)
-        if (is_unclaimed(&ranges[i]))
+        if (is_unclaimed(balance->owner, &ranges[i]))
             moves[kept++] = ranges[i];
     if (!count)
         moves[kept++] = all;
@@ -321,7 +325,7 @@ static bool has_enough(struct balance *balance)
     owner_turn_take(&owner->adopting);
     balance->transfer.map = owner->copy; /* borrowed while the turn lasts */
     if (!owner_map_problem(&owner->copy, balance->index->number) && !weigh(balance, &weighed)) {
-        enough = !some_unclaimed(weighed.ranges, weighed.count, &all) &&
+        enough = !some_unclaimed(owner, weighed.ranges, weighed.count, &all) &&
                  2 * weight_of(&weighed, owner->self) >= fair_share(balance, &weighed);
         heap_free(&balance->owner->heap, weighed.first);
     }
@@ -351,7 +355,7 @@ static int change(struct balance *balance, bool wait)
         return status;
     bool problem = owner_map_problem(&balance->transfer.map, balance->index->number) != NULL, all;
     const struct format_range *ranges = owner_map_of(&balance->transfer.map, balance->index->number, &count);
-    if (!problem && some_unclaimed(ranges, count, &all)) {
+    if (!problem && some_unclaimed(balance->owner, ranges, count, &all)) {
         status = dropped(balance, &gone);
         if (!status && !gone)
             status = take_unclaimed(balance, all);

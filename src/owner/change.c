@@ -6,6 +6,7 @@
 #include "owner/board.h"
 #include "owner/heirs.h"
 #include "owner/transfer.h"
+#include "owner/unkept.h"
 
 /* ---- listing ---- */
 
@@ -313,20 +314,24 @@ static int taker_good(struct owner_transfer *transfer, struct fabric_process to)
 {
     struct owner_members members;
     char text[OWNER_TEXT_BYTES];
-    bool alive = false, member = false;
-    if (owner_nobody(to) || fabric_process_equal(to, transfer->owner->self))
-        return 0;
+    bool alive = false, member = false, logs = false;
+    const bool self = fabric_process_equal(to, transfer->owner->self);
+    if (owner_nobody(to) || self)
+        return owner_unkept_allow(transfer->owner, transfer->session, to,
+                                  self && transfer->owner->options.log);
     int status = owner_alive(transfer->owner, transfer->session, to, &alive);
     if (!status) {
         status = owner_board_members(transfer->owner, transfer->session, &members);
-        member = owner_members_find(&members, to) != NULL;
+        const struct memory_board_member *found = owner_members_find(&members, to);
+        member = found != NULL;
+        logs = found && found->logs == MEMORY_BOARD_LOGS;
         owner_members_free(&members);
     }
     if (!status && (!alive || !member))
         status =
             pool_fail(tree_session_pool(transfer->session), BANYAN_ENOTFOUND,
                       "%s does not take part in this cluster", owner_describe(transfer->owner, to, text));
-    return status;
+    return status ? status : owner_unkept_allow(transfer->owner, transfer->session, to, logs);
 }
 
 int owner_move(struct owner *owner, struct tree_session *session, const struct owner_selection *selection,

@@ -10,6 +10,7 @@
 #include "owner/board.h"
 #include "owner/heirs.h"
 #include "owner/transfer.h"
+#include "owner/unkept.h"
 
 /* A range that is on its way for so long, and no process at it, is finished by keepers; before that by
  * whoever needs it. The same for a process that is gone. */
@@ -17,6 +18,8 @@
 /* So often a keeper looks how many of the board's processes are gone, and so many may be. */
 #define BURY_NS  (1000 * MILLISECOND)
 #define GONE_MAX 64u
+/* Changes wait for an owner of what is nobody's (unkept.h): it is looked for so often. */
+#define UNKEPT_NS (50 * MILLISECOND)
 
 struct keeping {
     struct owner *owner;
@@ -88,12 +91,14 @@ static int inspect(struct keeping *keeping, bool *moving, struct fabric_process 
 }
 
 /* Ranges of an index that this process has not open would be answered by nobody; and those that it has taken
- * since no other could inherit them are nobody's, once it has merged them. Under `adopting`. */
+ * since no other could inherit them are nobody's, once it has merged them; and so are those that it cannot
+ * change, since it keeps no log and memory nodes want one. Under `adopting`. */
 static bool to_give_back(const struct owner *owner, const struct format_range *range)
 {
     return fabric_process_equal(range->owner, owner->self) && range->state == FORMAT_RANGE_SETTLED &&
            (!owner_index_numbered(owner, range->number) ||
-            (!range->heir_count && owner_heirs_lent(owner, range->epoch)));
+            (!range->heir_count &&
+             (owner_heirs_lent(owner, range->epoch) || owner_unkept_mine(owner, range))));
 }
 
 /* Those that are to be given back, and to whom: `heir` (zeros: there is none) inherits what this process
@@ -173,6 +178,15 @@ static int settle_lock(struct owner *owner, struct tree_session *session)
     return status ? (status == BANYAN_EBUSY ? 0 : status) : owner_transfer_unlock(&transfer, 0);
 }
 
+static bool balance_due(const struct keeping *keeping, uint64_t now)
+{
+    struct owner *owner = keeping->owner;
+    const uint64_t since = now - keeping->balanced;
+    if (!owner->options.balance_ns || !owner_willing(owner))
+        return false;
+    return since >= owner->options.balance_ns || (since >= UNKEPT_NS && owner_unkept_some(owner));
+}
+
 static int tick(struct keeping *keeping)
 {
     struct owner *owner = keeping->owner;
@@ -191,8 +205,7 @@ static int tick(struct keeping *keeping)
         if (status == BANYAN_EBUSY) /* the lock's holder does it, or a keeper does later */
             status = 0;
     }
-    if (!status && owner->options.balance_ns && owner_willing(owner) &&
-        now - keeping->balanced >= owner->options.balance_ns) {
+    if (!status && balance_due(keeping, now)) {
         keeping->balanced = now;
         status = owner_balance_step(owner, keeping->session, true);
     }

@@ -264,11 +264,15 @@ int owner_map_open(struct tree_session *session, struct tree **tree)
     const struct format_geometry *found = tree_geometry(*tree);
     if (found->key_kind == FORMAT_KEY_VARIABLE && found->value_bytes == FORMAT_RANGE_VALUE_BYTES &&
         !found->value_variable && found->content == FORMAT_CONTENT_PLAIN)
-        return 0;
-    tree_close(*tree);
-    *tree = NULL;
-    return pool_fail(tree_session_pool(session), BANYAN_EVERSION,
+        status = tree_rights_exempt(*tree, &tree_session_pool(session)->error);
+    else
+        status = pool_fail(tree_session_pool(session), BANYAN_EVERSION,
                      "the index '%s' is not the map of ranges that this program keeps: a user's, or of "
                      "another version",
                      OWNER_MAP_NAME);
+    if (status) {
+        tree_close(*tree);
+        *tree = NULL;
+    }
+    return status;
 }

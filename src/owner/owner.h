@@ -234,7 +234,8 @@ int owner_split(struct owner *owner, struct tree_session *session, struct tree *
 int owner_merge(struct owner *owner, struct tree_session *session, struct tree *tree, const void *key,
                 size_t key_length);
 /* The ranges become `to`'s; zeros: shared. *moved (may be NULL): how many. BANYAN_ENOTFOUND: nothing matched,
- * or there is no such process in the cluster; the message says which. */
+ * or there is no such process in the cluster; the message says which. BANYAN_ENOTSUP: memory nodes keep on
+ * disks what owners log, and nothing of the ranges would be logged then. */
 int owner_move(struct owner *owner, struct tree_session *session, const struct owner_selection *selection,
                struct fabric_process to, uint32_t *moved);
 /* The same, to this process, and to shared. */

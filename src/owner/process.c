@@ -47,7 +47,8 @@ static int disks_check(struct tree_session *session, struct error *error)
         if (pool_on_disk(pool, n))
             return error_set(error, BANYAN_EINVAL,
                              "memory node %u keeps on its disk what compute nodes log, and this one would "
-                             "log nothing: give --log auto",
+                             "own ranges and log nothing: give --log auto, or --own none (a program: options "
+                             "log, and own)",
                              (unsigned)n);
     return 0;
 }

@@ -12,6 +12,7 @@
 #include "owner/board.h"
 #include "owner/heirs.h"
 #include "owner/refused.h"
+#include "owner/unkept.h"
 
 #define LOOK_NS        (500 * MICROSECOND)
 #define SLEEP_NS       (200 * MICROSECOND)
@@ -178,13 +179,15 @@ int owner_wait_for(void *context, struct tree_session *session, struct tree *tre
                    uint64_t since)
 {
     struct owner *owner = context;
+    const bool unkept = tree_session_wants_log(session); /* before anything else is done with it */
     const uint64_t began = task_now();
     bool done = false;
     int status = broken(owner, session, tree);
-    if (!status && owner_nobody(peer))
+    if (!status && owner_nobody(peer) && !unkept)
         status = owner_refused_tell(owner, session, tree);
     if (!status && began - since >= owner->options.timeout_ns)
-        status = timed_out(owner, session, tree, peer);
+        status = unkept ? owner_unkept_fail(owner, session, tree, peer)
+                        : timed_out(owner, session, tree, peer);
     if (status)
         return status;
     OWNER_COUNT(owner, waits, 1);

@@ -3,6 +3,7 @@
  */
 #include "store/exchange.h"
 #include "tree/logging.h"
+#include "tree/rights.h"
 
 #include <assert.h>
 
@@ -117,6 +118,8 @@ bool store_expire(struct store_session *session, const void *key, size_t key_len
                   const struct store_raw *raw)
 {
     bool removed;
+    if (tree_rights_unkept(session->tree, session->store->tree, key, key_length))
+        return false; /* it would wait, and is expired for whoever reads it all the same */
     store_remove_exactly(session, key, key_length, raw, &removed);
     if (removed)
         store_count_up(session, expired, 1);

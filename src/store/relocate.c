@@ -12,6 +12,7 @@
 #include "store/exchange.h"
 #include "store/layout.h"
 #include "store/pieces.h"
+#include "tree/rights.h"
 
 #include <assert.h>
 
@@ -255,6 +256,10 @@ int store_relocate(struct store_session *session, const struct store_relocation 
     struct store_defrag_counts *counts = relocation->counts;
     struct format_value slot;
     uint64_t hits = counts->hits;
+    if (tree_rights_unkept(session->tree, session->store->tree, entry->key, entry->key_length)) {
+        counts->key_misses++; /* its owner moves it, when there is one */
+        return 0;
+    }
     int status = key_move(&move);
     if (!status && format_value_decode(entry->raw, entry->raw_length, &slot) && slot.record) {
         store_raw_set(&move.raw, entry->raw, entry->raw_length);

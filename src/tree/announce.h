@@ -23,7 +23,7 @@
 
 struct tree_row {
     struct format_key lower, upper; /* in the table's own memory */
-    bool has_upper, logged;         /* logged: rights.h, struct tree_rights_row */
+    bool has_upper, logged, unkept; /* logged, unkept: rights.h, struct tree_rights_row */
     enum tree_right right;
     struct fabric_process owner;
     uint64_t epoch;

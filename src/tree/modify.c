@@ -807,6 +807,24 @@ static int change_forward(struct change *change)
     return tree_forward_modify(session, change->tree, change->key, change->function, change->context);
 }
 
+/* The row is `unkept` (rights.h), and the change one that clients rely on: it waits for an owner with a log.
+ * What is done for another process is refused instead, and that one waits. An index that was dropped is
+ * nobody's for ever; its leaves alone say so. */
+static int change_unkept(struct change *change)
+{
+    struct tree_session *session = change->session;
+    uint8_t value[FORMAT_VALUE_MAX];
+    size_t length = sizeof value;
+    if (change->mine)
+        return tree_not_owned(session, change->tree);
+    if (session->right <= TREE_OWNED)
+        (void)tree_lookup_leaf(session, change->tree, change->key, value, &length);
+    if (tree_is_dropped(change->tree))
+        return tree_dropped(session, change->tree);
+    session->wants_log = true;
+    return TREE_WAIT;
+}
+
 static int change_run(struct change *change)
 {
     struct tree_session *session = change->session;
@@ -827,6 +845,8 @@ static int change_run(struct change *change)
         if ((change->mine || session->through) &&
             (right != TREE_OWNED || tree_merge_void(session, tree, change->key)))
             status = tree_not_owned(session, tree);
+        else if (__builtin_expect(session->unkept, 0) && !session->through && !change->moving)
+            status = change_unkept(change);
         else if (right <= TREE_OWNED)
             status = change_own(change);
         else

@@ -974,10 +974,11 @@ static void batch_enter(struct tree_batch *batch, bool put)
         entry->drains = session->drains;
         entry->logged = tree_logs(session);
         entry->capacity = entry->item->length;
-        entry->others = right == TREE_OTHERS && (put || session->logged) && !session->through;
+        const bool waits = put && session->unkept && !session->through; /* by itself: rights.h, unkept */
+        entry->others = right == TREE_OTHERS && (put || session->logged) && !session->through && !waits;
         entry->owner = entry->others ? session->owner : (struct fabric_process){0};
         entry->deferred =
-            right == TREE_MOVING || entry->others ||
+            right == TREE_MOVING || entry->others || waits ||
             (session->through &&
              (right != TREE_OWNED || tree_merge_void(session, batch->tree, item_key(entry->item))));
         entry->leased = !entry->deferred && right != TREE_SHARED;

@@ -56,6 +56,7 @@ static struct tree_table *table_make(const struct tree_rights_row *rows, uint32_
         row->owner = rows[i].owner;
         row->epoch = rows[i].epoch;
         row->logged = rows[i].logged;
+        row->unkept = rows[i].unkept;
         row->drains = rows[i].drains;
         if (rows[i].lower_length)
             memcpy(keys, rows[i].lower, rows[i].lower_length);
@@ -68,9 +69,9 @@ static struct tree_table *table_make(const struct tree_rights_row *rows, uint32_
     return table;
 }
 
-static struct tree_table *table_whole(enum tree_right right)
+static struct tree_table *table_whole(enum tree_right right, bool unkept)
 {
-    struct tree_rights_row row = {.right = right};
+    struct tree_rights_row row = {.right = right, .unkept = unkept};
     struct tree_table *table = table_make(&row, 1);
     if (table)
         table->incarnation = ANY_INCARNATION;
@@ -105,9 +106,10 @@ const struct tree_row *tree_table_find(const struct tree_table *table, struct fo
 
 struct tree_rights *tree_rights_acquire(struct tree_compute *compute, uint32_t entry, uint16_t generation)
 {
-    bool owned = compute->switches.ownership == TREE_OWNERSHIP_ALL;
+    const bool owned = compute->switches.ownership == TREE_OWNERSHIP_ALL;
+    const bool unkept = fabric_logs_on_disk(pool_fabric(compute->pool));
     struct tree_rights *fresh = calloc(1, sizeof *fresh);
-    if (!fresh || !(fresh->table = table_whole(owned ? TREE_OWNED : TREE_SHARED))) {
+    if (!fresh || !(fresh->table = table_whole(owned ? TREE_OWNED : TREE_SHARED, unkept))) {
         free(fresh);
         return NULL;
     }
@@ -179,6 +181,19 @@ uint64_t tree_session_met(const struct tree_session *session, struct format_key 
     return session->met_epoch;
 }
 
+bool tree_session_wants_log(const struct tree_session *session)
+{
+    return session->wants_log;
+}
+
+bool tree_rights_unkept(struct tree_session *session, struct tree *tree, const void *key, size_t key_length)
+{
+    (void)tree_rights_enter(session, tree, (struct format_key){key, (uint32_t)key_length});
+    const bool unkept = session->unkept;
+    tree_rights_leave(session);
+    return unkept;
+}
+
 /* ---- announcing ---- */
 
 /* For tree_session_met. The row is announced. */
@@ -202,6 +217,7 @@ static void session_rely(struct tree_session *session, const struct tree_row *ro
     const bool mine = session->right == TREE_OWNED;
     session->drains = mine && row->right != TREE_OWNED;
     session->logged = row->logged || session->drains;
+    session->unkept = row->unkept;
     session->log_epoch = session->drains ? row->drain_epoch : row->epoch;
     session->access = mine ? session->compute->owned_access : &tree_access_one_sided;
     /* Whoever was to merge, and was fenced meanwhile, has a right no more: the next owner inherits. */
@@ -247,7 +263,7 @@ static const struct tree_table *announce(struct tree_session *session, struct tr
     }
     session->table = table;
     session->row = NULL;
-    session->cached = false;
+    session->cached = session->wants_log = false;
     return table;
 }
 
@@ -269,12 +285,13 @@ static enum tree_right enter(struct tree_session *session, struct tree *tree, st
     }
     enum tree_right right = row->right;
     struct fabric_process owner = row->owner;
-    bool logged = row->logged;
+    const bool logged = row->logged, unkept = row->unkept;
     met(session, row);
     tree_rights_leave(session);
     session->right = right;
     session->owner = owner;
     session->logged = logged;
+    session->unkept = unkept;
     /* O2: that the pool is what the owner tells rests on this table alone, and a later one may say that the
      * range is logged. */
     session->cached = right == TREE_OTHERS;
@@ -313,7 +330,7 @@ void tree_rights_leave(struct tree_session *session)
     session->table = NULL;
     session->row = NULL;
     session->right = TREE_SHARED;
-    session->drains = session->logged = false;
+    session->drains = session->logged = session->unkept = false;
     session->access = &tree_access_one_sided;
 }
 
@@ -367,7 +384,7 @@ bool tree_rights_end(struct tree_session *session, struct tree *tree, struct for
                      struct format_key_copy *end)
 {
     const enum tree_right right = session->right;
-    const bool cached = session->cached, logged = session->logged;
+    const bool cached = session->cached, logged = session->logged, unkept = session->unkept;
     const struct tree_row *row = tree_table_find(announce(session, tree), key, down);
     const bool ends = down ? row->lower.length > 0 : row->has_upper;
     if (ends)
@@ -376,6 +393,7 @@ bool tree_rights_end(struct tree_session *session, struct tree *tree, struct for
     session->right = right;
     session->cached = cached;
     session->logged = logged;
+    session->unkept = unkept;
     return ends;
 }
 
@@ -466,6 +484,8 @@ static int rows_check(struct tree_session *session, const struct tree *tree,
             return rows_fail(session, tree, i, "is logged, and nobody's");
         if (row->drains && row->right != TREE_MOVING)
             return rows_fail(session, tree, i, "is to be merged, and does not move");
+        if (row->unkept && row->right == TREE_MOVING)
+            return rows_fail(session, tree, i, "moves, and is said to be unkept by its owner");
     }
     return 0;
 }
@@ -480,7 +500,7 @@ static bool row_stays(const struct tree_row *row, const struct tree_table *table
         if (row->has_upper && format_key_compare(now->lower, row->upper) >= 0)
             break;
         if (now->right != row->right || now->epoch != row->epoch || now->logged != row->logged ||
-            now->drains != row->drains)
+            now->unkept != row->unkept || now->drains != row->drains)
             return false;
     }
     return true;
@@ -610,6 +630,7 @@ static uint32_t rows_between(const struct tree_table *installed, const struct tr
         if (!clash) {
             row->owner = now->owner;
             row->logged = now->logged;
+            row->unkept = now->unkept;
             row->drains = now->drains;
         }
         *clashes = *clashes || clash;
@@ -735,13 +756,23 @@ int tree_rights_ready(struct tree_session *session, struct tree *tree, uint64_t 
     return adopt(session, tree, version, incarnation, rows, count);
 }
 
-int tree_rights_own(struct tree *tree, struct error *error)
+static int install_whole(struct tree *tree, enum tree_right right, struct error *error)
 {
-    struct tree_table *fresh = table_whole(TREE_OWNED);
+    struct tree_table *fresh = table_whole(right, false);
     if (!fresh)
         return error_set(error, BANYAN_ENOMEM, "no memory for the rights of index %s", tree->name);
     install(tree->rights, fresh, NULL);
     return 0;
+}
+
+int tree_rights_own(struct tree *tree, struct error *error)
+{
+    return install_whole(tree, TREE_OWNED, error);
+}
+
+int tree_rights_exempt(struct tree *tree, struct error *error)
+{
+    return install_whole(tree, TREE_SHARED, error);
 }
 
 bool tree_rights_sweep(struct tree_session *session, struct tree *tree)

@@ -36,6 +36,10 @@ struct tree_rights_row {
      * the owner has acknowledged, so no operation is answered from it: the owner is asked. Else false. A row
      * that is logged has another right than one that is not. */
     bool logged;
+    /* SHARED, OWNED, OTHERS: memory nodes promise to keep on disks what is logged, and what is written to
+     * this row is not: no key of it is changed. Changes wait for a table that says otherwise (`wait` below),
+     * reads go on, and so does what changes nodes alone. Else false. */
+    bool unkept;
     /* MOVING: this process has to merge what it has logged of the row, where it had the row before under this
      * epoch. Else false: it is inherited by the next owner, or there is nothing. */
     bool drains;
@@ -74,6 +78,16 @@ int tree_rights_own(struct tree *tree, struct error *error);
 /* In `wait` of struct tree_forward with an owner of zeros: the epoch and the lower bound (the session's) of
  * the row that is MOVING, for which the operation waits. */
 uint64_t tree_session_met(const struct tree_session *session, struct format_key *lower);
+/* In `wait` of struct tree_forward, before it does anything with the session: the operation is a change of a
+ * row that is `unkept`. */
+bool tree_session_wants_log(const struct tree_session *session);
+/* Whether a change of the key would wait at present, since its row is `unkept`: for those who would change
+ * what nobody asked for, and can leave it. In no operation; no round trip. */
+bool tree_rights_unkept(struct tree_session *session, struct tree *tree, const void *key, size_t key_length);
+/* An index that no map gives a table is `unkept` as a whole where memory nodes keep logs on disks. Not this
+ * one: what is in it is made anew by whoever reads those disks back. Before any operation of it began.
+ * BANYAN_ENOMEM. */
+int tree_rights_exempt(struct tree *tree, struct error *error);
 /* The installed version; 0: none was. Any thread. */
 uint64_t tree_rights_version(const struct tree *tree);
 /* What the installed table says of the key now; *incarnation: as tree_rights_adopt's, UINT64_MAX where none

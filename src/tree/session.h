@@ -104,6 +104,8 @@ struct tree_session {
     enum tree_right right;
     bool logged;                /* the row is (rights.h): its changes go into its owner's log ... */
     uint64_t log_epoch;         /* ... under its epoch */
+    bool unkept;                /* no key of the row is changed: rights.h */
+    bool wants_log;             /* the operation is a change that waits, as the row is */
     struct format_key_copy met; /* lower bound of the last row that was MOVING: tree_session_met */
     uint64_t met_epoch;
     bool through;  /* but for this session's now: it merges */

@@ -269,7 +269,8 @@ int tree_merge_step(struct tree_session *session, struct tree *tree, struct tree
 /* Builds the index from a strictly ascending stream; the index must be empty, and none of its ranges another
  * compute node's (else tree_bulk_finish says BANYAN_EBUSY). The stream is cut into `parts` that are loaded by
  * one call of tree_bulk_part each, in parallel from different sessions (threads, compute nodes), and joined
- * by tree_bulk_finish. */
+ * by tree_bulk_finish. Nothing of it is logged, so tree_bulk_part says BANYAN_ENOTSUP where memory nodes keep
+ * on disks what is. */
 struct tree_bulk;
 /* Called again and again for the part's next entry; false at its end. */
 typedef bool tree_bulk_next_function(void *context, const void **key, size_t *key_length, const void **value,

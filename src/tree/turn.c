@@ -71,7 +71,12 @@ static bool wait_again(struct tree_session *session, struct tree *tree, struct t
 {
     const struct tree_compute *compute = session->compute;
     tree_turn_ask(turn);
-    if (!compute->forward.wait)
+    if (!compute->forward.wait && session->wants_log)
+        *status = pool_fail(&session->pool, BANYAN_ENOTSUP,
+                            "index %s: memory nodes keep on their disks what owners log, and nobody who "
+                            "keeps a log owns the key's range",
+                            tree->name);
+    else if (!compute->forward.wait)
         *status =
             pool_fail(&session->pool, BANYAN_ENOTSUP,
                       "index %s: the key's range is compute node %u's, and this process cannot reach it",
