@@ -19,7 +19,8 @@
 struct recover_settings {
     struct cluster_fabric_settings fabric;
     char *data, *output;
-    uint32_t compute, index;
+    uint32_t compute;
+    char *index;
     bool accept_loss, json;
     int log_level;
 };
@@ -37,8 +38,8 @@ static const struct option_entry table[] = {
         "all of a cluster's, comma separated"),
     ROW("output", OPTION_TEXT, output, 0, 0, NULL, "FILE",
         "With --data: write what the journals have into this file, which 'banyan load' reads"),
-    ROW("index", OPTION_U32, index, 0, 65535, NULL, "NUMBER",
-        "With --output: which index, where the journals have several; 0: the only one"),
+    ROW("index", OPTION_TEXT, index, 0, 0, NULL, "NAME",
+        "With --output: which index, where the journals have several: its name, or its number"),
     ROW("accept-loss", OPTION_BOOL, accept_loss, 0, 0, NULL, NULL,
         "Serve what is left without what is corrupt: WHAT STOOD THERE IS LOST"),
     ROW("json", OPTION_BOOL, json, 0, 0, NULL, NULL, "Print the result for programs"),
@@ -69,6 +70,7 @@ static const struct settings_command command = {
         "Examples:\n"
         "  banyan recover --data /srv/banyan/0,/srv/banyan/1\n"
         "  banyan recover --data /srv/banyan/0,/srv/banyan/1 --output all.banyan && banyan load all.banyan\n"
+        "  banyan recover --data /srv/banyan/0,/srv/banyan/1 --index orders --output orders.banyan\n"
         "  banyan recover --memory 127.0.0.1:7100,127.0.0.1:7101\n"
         "  banyan recover --memory 127.0.0.1:7100 --compute 3 --accept-loss\n"
         "  banyan recover --memory unix:/run/banyan/memory.sock --json\n\n"
@@ -453,7 +455,7 @@ int command_recover(int argc, char **argv)
     if (!status && (recover.settings.data || recover.settings.output)) {
         const struct recover_disk_settings disk = {.directories = recover.settings.data,
                                                    .output = recover.settings.output,
-                                                   .index = (uint16_t)recover.settings.index,
+                                                   .index = recover.settings.index,
                                                    .accept_loss = recover.settings.accept_loss,
                                                    .json = recover.settings.json};
         status = recover_disk(&disk, &error);

@@ -11,6 +11,7 @@
 #include "archive/archive.h"
 #include "base/clock.h"
 #include "cli/output_file.h"
+#include "cli/recover_names.h"
 #include "disk/manifest.h"
 #include "persist/checkpoint.h"
 
@@ -158,6 +159,15 @@ static int record_take(void *context, const struct journal_record *record, struc
     return persist_replay_record(recovery->replay, record, error);
 }
 
+/* Which directory is read as the n-th: that of memory node 0, which names the indexes, first. */
+static uint16_t directory_turn(const struct recovery *recovery, uint16_t n)
+{
+    uint16_t home = 0;
+    while (home + 1u < recovery->count && recovery->directories[home].manifest.node)
+        home++;
+    return n == 0 ? home : n <= home ? (uint16_t)(n - 1) : n;
+}
+
 static int journals_read(struct recovery *recovery, struct error *error)
 {
     struct disk *disks[DIRECTORIES_MAX];
@@ -166,7 +176,8 @@ static int journals_read(struct recovery *recovery, struct error *error)
     int status = persist_replay_create(&recovery->replay, disks, recovery->count, error);
     if (!status && recovery->checkpoint)
         persist_replay_over(recovery->replay, persist_checkpoint_table(recovery->checkpoint));
-    for (uint16_t i = 0; i < recovery->count && !status; i++) {
+    for (uint16_t n = 0; n < recovery->count && !status; n++) {
+        const uint16_t i = directory_turn(recovery, n);
         struct directory *directory = &recovery->directories[i];
         const struct journal_options options = {.cluster = directory->manifest.cluster,
                                                 .node = directory->manifest.node,
@@ -197,21 +208,20 @@ static int entry_write(void *context, uint16_t index, const struct archive_entry
     return index == recovery->index ? archive_add(recovery->writer, entry, error) : 0;
 }
 
-/* Which index is written. */
+/* Which index is written. One that was dropped is only if it is asked for. */
 static int index_choose(struct recovery *recovery, struct error *error)
 {
     unsigned several = 0;
-    recovery->index = recovery->settings->index;
-    if (recovery->index)
-        return 0;
+    if (recovery->settings->index && *recovery->settings->index)
+        return recover_names_find(recovery->replay, recovery->settings->index, &recovery->index, error);
     for (uint32_t i = 0; i < INDEXES_MAX; i++)
-        if (recovery->keys[i]) {
+        if (recovery->keys[i] && !recover_names_dropped(recovery->replay, (uint16_t)i)) {
             recovery->index = (uint16_t)i;
             several++;
         }
     return several > 1 ? error_set(error, BANYAN_EINVAL,
                                    "the journals have keys of %u indexes: say which one with --index; "
-                                   "without --output their numbers are shown",
+                                   "without --output they are shown",
                                    several)
                        : 0;
 }
@@ -238,17 +248,6 @@ static uint64_t checkpoint_number(const struct recovery *recovery)
     return recovery->checkpoint ? persist_checkpoint_table(recovery->checkpoint)->number : 0;
 }
 
-/* The name that the index had at the checkpoint; NULL: it is not known. */
-static const char *index_name(const struct recovery *recovery, uint32_t number)
-{
-    const struct persist_table *table =
-        recovery->checkpoint ? persist_checkpoint_table(recovery->checkpoint) : NULL;
-    for (uint32_t i = 0; table && i < table->index_count; i++)
-        if (table->indexes[i].number == number)
-            return table->indexes[i].name;
-    return NULL;
-}
-
 static int tell_json(const struct recovery *recovery, const struct persist_replay_stats *stats)
 {
     json_t *nodes = json_array(), *indexes = json_array();
@@ -262,10 +261,9 @@ static int tell_json(const struct recovery *recovery, const struct persist_repla
                                                (json_int_t)directory->report.lost));
     }
     for (uint32_t i = 0; i < INDEXES_MAX; i++)
-        if (recovery->keys[i])
-            json_array_append_new(indexes, json_pack("{s:I, s:I, s:I}", "index", (json_int_t)i, "keys",
-                                                     (json_int_t)recovery->keys[i], "bytes",
-                                                     (json_int_t)recovery->bytes[i]));
+        if (recovery->keys[i] || recover_names_live(recovery->replay, (uint16_t)i))
+            json_array_append_new(indexes, recover_names_json(recovery->replay, (uint16_t)i,
+                                                              recovery->keys[i], recovery->bytes[i]));
     json_t *all =
         json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:I}", "memory_nodes", nodes, "indexes", indexes,
                   "checkpoint", (json_int_t)checkpoint_number(recovery), "changes",
@@ -279,6 +277,7 @@ static int tell_json(const struct recovery *recovery, const struct persist_repla
 /* To standard error where the file goes to standard output. */
 static void tell_text(const struct recovery *recovery, const struct persist_replay_stats *stats)
 {
+    char name[RECOVER_NAME_TEXT];
     FILE *to = recovery->output.file == stdout ? stderr : stdout;
     for (uint16_t i = 0; i < recovery->count; i++) {
         const struct directory *directory = &recovery->directories[i];
@@ -292,18 +291,18 @@ static void tell_text(const struct recovery *recovery, const struct persist_repl
         fputc('\n', to);
     }
     for (uint32_t i = 0; i < INDEXES_MAX; i++)
-        if (recovery->keys[i])
-            fprintf(
-                to, "index %u%s%.60s%s: %" PRIu64 " keys, %.1f MiB\n", (unsigned)i,
-                index_name(recovery, i) ? " ('" : "", index_name(recovery, i) ? index_name(recovery, i) : "",
-                index_name(recovery, i) ? "')" : "", recovery->keys[i], (double)recovery->bytes[i] / 1048576);
+        if (recovery->keys[i] || recover_names_live(recovery->replay, (uint16_t)i))
+            fprintf(to, "index %s: %" PRIu64 " keys, %.1f MiB\n",
+                    recover_names_text(recovery->replay, (uint16_t)i, name), recovery->keys[i],
+                    (double)recovery->bytes[i] / 1048576);
     if (recovery->checkpoint)
         fprintf(to, "checkpoint %" PRIu64 ", which has %" PRIu64 " of the changes already\n",
                 checkpoint_number(recovery), stats->covered);
     fprintf(to, "%" PRIu64 " changes, %" PRIu64 " of them without their value when they were met\n",
             stats->entries, stats->missing);
     if (recovery->settings->output)
-        fprintf(to, "index %u is in %s\n", (unsigned)recovery->index, recovery->settings->output);
+        fprintf(to, "index %s is in %s\n", recover_names_text(recovery->replay, recovery->index, name),
+                recovery->settings->output);
 }
 
 static int tell(const struct recovery *recovery, struct error *error)

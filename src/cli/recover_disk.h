@@ -12,7 +12,7 @@
 struct recover_disk_settings {
     const char *directories; /* comma separated */
     const char *output;      /* NULL: it is only told what is there */
-    uint16_t index;          /* 0: the only one */
+    const char *index;       /* its name or number; NULL: the only one */
     bool accept_loss, json;
 };
 

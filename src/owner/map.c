@@ -267,9 +267,9 @@ int owner_map_open(struct tree_session *session, struct tree **tree)
         status = tree_rights_exempt(*tree, &tree_session_pool(session)->error);
     else
         status = pool_fail(tree_session_pool(session), BANYAN_EVERSION,
-                     "the index '%s' is not the map of ranges that this program keeps: a user's, or of "
-                     "another version",
-                     OWNER_MAP_NAME);
+                           "the index '%s' is not the map of ranges that this program keeps: a user's, or of "
+                           "another version",
+                           OWNER_MAP_NAME);
     if (status) {
         tree_close(*tree);
         *tree = NULL;

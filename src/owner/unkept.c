@@ -10,8 +10,8 @@ void owner_unkept_row(const struct owner *owner, const struct format_range *rang
                       struct tree_rights_row *row)
 {
     /* What the map calls logged is, but for a row of a process that has none. */
-    const bool logged = range->logged && !owner_nobody(range->owner) &&
-                        (row->right != TREE_OWNED || owner->options.log);
+    const bool logged =
+        range->logged && !owner_nobody(range->owner) && (row->right != TREE_OWNED || owner->options.log);
     row->unkept = !logged && row->right != TREE_MOVING && on_disk(owner);
 }
 
@@ -56,9 +56,10 @@ int owner_unkept_allow(const struct owner *owner, struct tree_session *session, 
     if (logs || !on_disk(owner))
         return 0;
     if (owner_nobody(to))
-        return pool_fail(tree_session_pool(session), BANYAN_ENOTSUP,
-                         "memory nodes keep on their disks what owners log, and of a shared range nobody logs "
-                         "anything: move it to a compute node that keeps a log instead");
+        return pool_fail(
+            tree_session_pool(session), BANYAN_ENOTSUP,
+            "memory nodes keep on their disks what owners log, and of a shared range nobody logs "
+            "anything: move it to a compute node that keeps a log instead");
     return pool_fail(tree_session_pool(session), BANYAN_ENOTSUP,
                      "memory nodes keep on their disks what owners log, and %s keeps no log: start it with "
                      "--own auto --log auto, or move the ranges to one that does",

@@ -22,7 +22,8 @@ bool owner_unkept_mine(const struct owner *owner, const struct format_range *ran
 /* Whether the adopted map has something that this process is to take at once, since changes may wait for it.
  * Takes the turn `adopting`. */
 bool owner_unkept_some(struct owner *owner);
-/* 0, or BANYAN_ENOTSUP: ranges cannot go to this process, or become shared (zeros). `logs`: it keeps a log. */
+/* 0, or BANYAN_ENOTSUP: ranges cannot go to this process, or become shared (zeros). `logs`: it keeps a log.
+ */
 int owner_unkept_allow(const struct owner *owner, struct tree_session *session, struct fabric_process to,
                        bool logs);
 /* BANYAN_ENET: a change has waited for too long. `peer`: whose range it is, which keeps no log; zeros: it is

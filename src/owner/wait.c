@@ -186,8 +186,8 @@ int owner_wait_for(void *context, struct tree_session *session, struct tree *tre
     if (!status && owner_nobody(peer) && !unkept)
         status = owner_refused_tell(owner, session, tree);
     if (!status && began - since >= owner->options.timeout_ns)
-        status = unkept ? owner_unkept_fail(owner, session, tree, peer)
-                        : timed_out(owner, session, tree, peer);
+        status =
+            unkept ? owner_unkept_fail(owner, session, tree, peer) : timed_out(owner, session, tree, peer);
     if (status)
         return status;
     OWNER_COUNT(owner, waits, 1);

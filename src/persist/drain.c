@@ -9,6 +9,7 @@
 #include "format/record.h"
 #include "memory/request.h"
 #include "persist/format.h"
+#include "persist/names.h"
 #include "persist/pieces.h"
 
 #define NODES_MAX 64u
@@ -47,6 +48,7 @@ struct persist_drain {
     struct segment *segments; /* owned */
     uint32_t segment_count, segment_capacity;
     struct persist_pieces *pieces; /* owned */
+    struct persist_names *names; /* owned; NULL: the catalogue lies elsewhere */
     struct copied_list spare;
     uint8_t *image;  /* owned: of the segment that is looked at */
     uint8_t *record; /* owned: JOURNAL_LENGTH_MAX */
@@ -161,6 +163,35 @@ static int entry_copy(struct persist_drain *drain, const struct format_log_entry
     return status;
 }
 
+/* ---- names ---- */
+
+/* What has changed of the catalogue since the last look. */
+static int names_copy(struct persist_drain *drain, struct error *error)
+{
+    struct persist_index index;
+    int status = 0;
+    if (!drain->names)
+        return 0;
+    persist_names_begin(drain->names);
+    while (!status && persist_names_next(drain->names, &index)) {
+        status = append(drain, PERSIST_INDEX, persist_index_encode(&index, drain->record), error);
+        if (!status)
+            persist_names_written(drain->names);
+    }
+    return status;
+}
+
+/* P9. Of an index that was created behind this pass's look the name stands before the frame. */
+static int names_check(struct persist_drain *drain, const struct format_log_view *view, struct error *error)
+{
+    struct format_log_entry entry;
+    uint32_t at = 0;
+    bool known = true;
+    while (drain->names && known && format_log_frame_next(view, &at, &entry))
+        known = persist_names_have(drain->names, entry.index);
+    return known ? 0 : names_copy(drain, error);
+}
+
 /* ---- frames ---- */
 
 static int frame_copy(struct persist_drain *drain, const struct format_log_segment *use,
@@ -169,7 +200,7 @@ static int frame_copy(struct persist_drain *drain, const struct format_log_segme
     const struct persist_frame frame = {.process = use->owner, .node = segment->node, .view = *view};
     struct format_log_entry entry;
     uint32_t at = 0;
-    int status = 0;
+    int status = names_check(drain, view, error);
     while (!status && format_log_frame_next(view, &at, &entry))
         status = entry_copy(drain, &entry, error);
     if (status || !view->count) /* a frame without entries only covers room */
@@ -401,7 +432,7 @@ static void segments_sweep(struct persist_drain *drain)
 
 int persist_drain_pass(struct persist_drain *drain, struct error *error)
 {
-    int status = 0;
+    int status = names_copy(drain, error);
     for (uint32_t i = 0; i < drain->segment_count; i++)
         drain->segments[i].listed = false;
     for (uint16_t node = 0; node < drain->count && !status; node++)
@@ -426,11 +457,12 @@ int persist_drain_create(struct persist_drain **drain, const struct fabric_targe
         made->journal = journal;
         memcpy(made->targets, targets, count * sizeof *targets);
         made->pieces = persist_pieces_create();
+        made->names = targets[0] ? persist_names_create(targets[0]) : NULL;
         made->image = malloc(MEMORY_LOG_SEGMENT_MOST);
         made->record = malloc(JOURNAL_LENGTH_MAX);
         made->header = malloc(FORMAT_RECORD_HEADER_MAX);
     }
-    if (made && made->pieces && made->image && made->record && made->header)
+    if (made && made->pieces && (made->names || !targets[0]) && made->image && made->record && made->header)
         return 0;
     persist_drain_destroy(made);
     *drain = NULL;
@@ -448,6 +480,7 @@ void persist_drain_destroy(struct persist_drain *drain)
     free(drain->spare.items);
     free(drain->segments);
     persist_pieces_destroy(drain->pieces);
+    persist_names_destroy(drain->names);
     free(drain->image);
     free(drain->record);
     free(drain->header);
@@ -457,6 +490,8 @@ void persist_drain_destroy(struct persist_drain *drain)
 void persist_drain_forget(struct persist_drain *drain)
 {
     persist_pieces_clear(drain->pieces);
+    if (drain->names)
+        persist_names_forget(drain->names);
 }
 
 int persist_drain_marks(const struct persist_drain *drain, struct persist_drain_mark **marks, uint32_t *count,

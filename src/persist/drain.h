@@ -1,6 +1,7 @@
 /*
  * drain.h - copies what owners have logged on memory nodes of this process into a journal on a disk
- * (docs/internals/durability.md, P1 to P4): the frames of their segments, and the records that entries name.
+ * (docs/internals/durability.md, P1 to P4, P9): the frames of their segments, the records that entries name,
+ * and which indexes there are, where memory node 0 is of this process.
  *
  * The memory nodes' thread for the disk calls, one thread at a time. Owners go on meanwhile; they only see to
  * it that a segment is not used again before `persist_drain_pass` has seen it (log_options.keep).
@@ -35,7 +36,7 @@ void persist_drain_destroy(struct persist_drain *drain);
  * BANYAN_ENOMEM, the next pass copies the rest, if there can be one. */
 int persist_drain_pass(struct persist_drain *drain, struct error *error);
 /* Files of the journal are going to be released: pieces that were copied once are copied again where an entry
- * names them from now on. */
+ * names them from now on, and the next pass tells all indexes anew. */
 void persist_drain_forget(struct persist_drain *drain);
 /* A process with segments here, and the greatest sequence that was copied from them. */
 struct persist_drain_mark {

@@ -1,6 +1,7 @@
 /* format.c - see format.h. */
 #include "persist/format.h"
 
+#include <assert.h>
 #include <string.h>
 
 void persist_frame_encode(const struct persist_frame *frame, uint8_t header[PERSIST_FRAME_HEADER])
@@ -81,4 +82,52 @@ int persist_value_next(const uint8_t *bytes, uint32_t length, uint32_t *at, stru
         value->bytes = value->key.bytes + value->key.length;
     *at += persist_value_bytes(value);
     return 1;
+}
+
+uint32_t persist_index_encode(const struct persist_index *index, uint8_t to[PERSIST_INDEX_BYTES])
+{
+    const struct format_geometry *geometry = &index->geometry;
+    assert(index->name_length <= UINT8_MAX);
+    memcpy(to, &index->number, 2);
+    to[2] = index->gone;
+    to[3] = (uint8_t)index->name_length;
+    memcpy(to + 4, &geometry->leaf_bytes, 4);
+    memcpy(to + 8, &geometry->internal_bytes, 4);
+    to[12] = geometry->key_kind;
+    to[13] = geometry->leaf_kind;
+    to[14] = geometry->key_bytes;
+    to[15] = geometry->inline_key_bytes;
+    to[16] = geometry->value_bytes;
+    to[17] = geometry->value_variable;
+    to[18] = geometry->content;
+    to[19] = 0;
+    if (index->name_length)
+        memcpy(to + PERSIST_INDEX_HEADER, index->name, index->name_length);
+    return PERSIST_INDEX_HEADER + index->name_length;
+}
+
+bool persist_index_decode(const uint8_t *bytes, uint32_t length, struct persist_index *index)
+{
+    struct format_geometry *geometry = &index->geometry;
+    *index = (struct persist_index){.number = 0};
+    if (length < PERSIST_INDEX_HEADER || bytes[2] > 1 || bytes[17] > 1 || bytes[19] ||
+        length != PERSIST_INDEX_HEADER + bytes[3])
+        return false;
+    memcpy(&index->number, bytes, 2);
+    index->gone = bytes[2];
+    index->name_length = bytes[3];
+    index->name = (const char *)bytes + PERSIST_INDEX_HEADER;
+    memcpy(&geometry->leaf_bytes, bytes + 4, 4);
+    memcpy(&geometry->internal_bytes, bytes + 8, 4);
+    geometry->key_kind = bytes[12];
+    geometry->leaf_kind = bytes[13];
+    geometry->key_bytes = bytes[14];
+    geometry->inline_key_bytes = bytes[15];
+    geometry->value_bytes = bytes[16];
+    geometry->value_variable = bytes[17];
+    geometry->content = bytes[18];
+    const bool named = index->number && !index->gone;
+    return named == (index->name_length > 0) && !memchr(index->name, 0, index->name_length) &&
+           geometry->key_kind <= FORMAT_KEY_VARIABLE && geometry->leaf_kind <= FORMAT_LEAF_UNSORTED &&
+           geometry->content <= FORMAT_CONTENT_STORE;
 }

@@ -18,18 +18,27 @@
  * BYTES: a part of a long value. Its parts stand one behind the other right before the VALUES record whose
  * first entry it belongs to. Before them may stand parts of values whose entries were never written: a
  * process ended there, or the disk was full. Of a key the entry that stands last in the journal counts.
+ *
+ * INDEX, in the journal of the memory node that has the catalogue, before any frame there that names the
+ * index: what it is called and was made with. Of an index the record that stands last counts.
+ *   0 number u16, 0: all that was named before is gone | 2 1 it was dropped u8 | 3 bytes of the name u8
+ *   4 bytes of a leaf u32 | 8 of an internal node u32 | 12 the geometry's other fields u8 each: key_kind,
+ *   leaf_kind, key_bytes, inline_key_bytes, value_bytes, value_variable, content | 19 0 | 20 the name
  * Integers are little-endian.
  */
 #ifndef PERSIST_FORMAT_H
 #define PERSIST_FORMAT_H
 
+#include "format/geometry.h"
 #include "format/log.h"
 
-enum persist_kind { PERSIST_BLOCK = 1, PERSIST_FRAME, PERSIST_VALUES, PERSIST_BYTES };
+enum persist_kind { PERSIST_BLOCK = 1, PERSIST_FRAME, PERSIST_VALUES, PERSIST_BYTES, PERSIST_INDEX };
 
 #define PERSIST_BLOCK_HEADER 8u
 #define PERSIST_FRAME_HEADER 24u
 #define PERSIST_VALUE_HEADER 16u
+#define PERSIST_INDEX_HEADER 20u
+#define PERSIST_INDEX_BYTES  (PERSIST_INDEX_HEADER + 255u) /* at most */
 /* Values of up to so many bytes stand in VALUES. */
 #define PERSIST_VALUE_SHORT (64u << 10)
 
@@ -56,5 +65,17 @@ void persist_value_encode(const struct persist_value *value, uint8_t *to);
 /* The entry at `at`, which moves on. 1: there is one; 0: the record ends here; BANYAN_ECORRUPT: it makes no
  * sense. The bytes are the record's. */
 int persist_value_next(const uint8_t *bytes, uint32_t length, uint32_t *at, struct persist_value *value);
+
+struct persist_index {
+    uint16_t number; /* 0: a list of all that there are begins */
+    bool gone;       /* dropped; then, and with number 0, there is nothing else */
+    struct format_geometry geometry;
+    const char *name; /* not 0-terminated; none is empty */
+    uint32_t name_length;
+};
+/* Returns the bytes of the record. */
+uint32_t persist_index_encode(const struct persist_index *index, uint8_t to[PERSIST_INDEX_BYTES]);
+/* False: it makes no sense. The name is the record's. */
+bool persist_index_decode(const uint8_t *bytes, uint32_t length, struct persist_index *index);
 
 #endif

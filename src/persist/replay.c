@@ -195,6 +195,8 @@ static int entry_take(struct persist_replay *replay, const struct format_log_ent
 {
     struct replay_place *places = NULL;
     struct format_value value = {0};
+    const struct persist_index *index = persist_replay_index(replay, entry->index);
+    const bool plain = index && index->geometry.content == FORMAT_CONTENT_PLAIN; /* no store's values */
     bool there = true;
     int status = 0;
     replay->stats.entries++;
@@ -208,7 +210,8 @@ static int entry_take(struct persist_replay *replay, const struct format_log_ent
         return error_set(error, BANYAN_ENOMEM, "no memory for the keys of a log");
     if (!newer(key, entry))
         return 0;
-    if (entry->kind == FORMAT_LOG_PUT && !format_value_decode(entry->value, entry->value_length, &value))
+    if (entry->kind == FORMAT_LOG_PUT && !plain &&
+        !format_value_decode(entry->value, entry->value_length, &value))
         return error_set(error, BANYAN_ECORRUPT, "an entry's value is none that a store writes");
     if (value.record)
         status = places_find(replay, &entry->key, &value.reference, &places, &there, error);
@@ -222,6 +225,8 @@ static int entry_take(struct persist_replay *replay, const struct format_log_ent
     key->epoch = entry->epoch;
     key->sequence = entry->sequence;
     key->present = entry->kind == FORMAT_LOG_PUT;
+    key->plain = plain;
+    key->plain_length = plain ? entry->value_length : 0;
     key->value_length = entry->value_length;
     return replay_key_keep(replay, key, entry->value, entry->value_length)
                ? 0
@@ -278,6 +283,8 @@ int persist_replay_record(void *context, const struct journal_record *record, st
         status = replay_plain_bytes(replay, record, &reason);
     else if (record->kind == PERSIST_VALUES)
         status = replay_plain_values(replay, record, &reason);
+    else if (record->kind == PERSIST_INDEX)
+        status = replay_index_take(replay, record, &reason);
     else
         error_set(&reason, status, "a record of kind %u, which this release does not know",
                   (unsigned)record->kind);
@@ -431,6 +438,7 @@ void persist_replay_destroy(struct persist_replay *replay)
     }
     free(replay->buckets);
     replay_blocks_free(replay);
+    replay_indexes_free(replay);
     replay_value_free(replay);
     free(replay->parts);
     free(replay->sorted);

@@ -2,9 +2,10 @@
  * replay.h - reads back the journals of a cluster's memory nodes: of each key of each index the newest value
  * that is on the disks (docs/internals/durability.md, P1 to P4).
  *
- * One thread. The journals are opened (disk/journal.h) with persist_replay_record as their visitor, in any
- * order of the memory nodes, each from its beginning on; then all is told in key order. Memory: 150 bytes,
- * the key and a short value for each key, 24 bytes for each block; long values stay in the files.
+ * One thread. The journals are opened (disk/journal.h) with persist_replay_record as their visitor, that of
+ * memory node 0 first, which names the indexes, each from its beginning on; then all is told in key order.
+ * Memory: 150 bytes, the key and a short value for each key, 24 bytes for each block; long values stay in the
+ * files.
  *
  * A record is not believed because its checksum is right: one that makes no sense is BANYAN_ECORRUPT, with
  * file and offset.
@@ -14,6 +15,7 @@
 
 #include "archive/entry.h"
 #include "disk/journal.h"
+#include "persist/format.h"
 #include "persist/table.h"
 
 struct persist_replay;
@@ -35,6 +37,9 @@ void persist_replay_over(struct persist_replay *replay, const struct persist_tab
 void persist_replay_next(struct persist_replay *replay, uint16_t disk);
 /* A journal_visit_function; its context is the replay. */
 int persist_replay_record(void *context, const struct journal_record *record, struct error *error);
+/* What the index is called, and was made with; NULL: the journals do not say. `gone`: it was dropped. Valid
+ * as long as the replay. */
+const struct persist_index *persist_replay_index(const struct persist_replay *replay, uint16_t number);
 /* Sorts the keys, deleted ones too, and begins with the first: they are told one by one. BANYAN_ENOMEM. Not
  * before all journals were opened. */
 int persist_replay_sort(struct persist_replay *replay, struct error *error);

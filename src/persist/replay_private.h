@@ -7,6 +7,7 @@
 #include "persist/replay.h"
 
 #define REPLAY_DISKS_MAX 64u
+#define REPLAY_INDEXES   (UINT16_MAX + 1)
 #define REPLAY_BLOCK_MAX FORMAT_RECORD_BLOCK_MAX
 
 /* Bytes in a file of a journal; length 0: a run of zeros. */
@@ -38,6 +39,11 @@ struct replay_key {
     uint8_t key[];
 };
 
+struct replay_index {
+    struct persist_index index; /* its name is below */
+    char name[UINT8_MAX + 1];
+};
+
 struct replay_chunk {
     struct replay_chunk *next;
     _Alignas(16) uint8_t bytes[];
@@ -67,8 +73,9 @@ struct persist_replay {
     uint64_t part_bytes;
     struct replay_block *blocks; /* owned: open addressing */
     uint64_t block_count, block_capacity;
-    uint8_t *header; /* owned: FORMAT_RECORD_HEADER_MAX */
-    uint8_t *bytes;  /* owned: of the value that is told */
+    struct replay_index **indexes; /* owned: [REPLAY_INDEXES], by number; NULL: none was named */
+    uint8_t *header;               /* owned: FORMAT_RECORD_HEADER_MAX */
+    uint8_t *bytes;                /* owned: of the value that is told */
     uint64_t bytes_capacity;
     struct disk_file *file; /* NULL: none is open */
     uint16_t file_disk;
@@ -97,6 +104,10 @@ bool replay_key_keep(struct persist_replay *replay, struct replay_key *key, cons
 void replay_key_clear(struct replay_key *key);
 /* The key's place, made where it has none; NULL: no memory. */
 struct replay_key *replay_key_get(struct persist_replay *replay, uint16_t index, struct format_key key);
+/* Records that name indexes (replay_index.c). */
+int replay_index_take(struct persist_replay *replay, const struct journal_record *record,
+                      struct error *error);
+void replay_indexes_free(struct persist_replay *replay);
 /* Records that hold whole values (replay_plain.c). */
 int replay_plain_bytes(struct persist_replay *replay, const struct journal_record *record,
                        struct error *error);

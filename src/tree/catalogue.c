@@ -10,6 +10,7 @@
 
 #include "base/atomic.h"
 #include "base/crc32c.h"
+#include "format/catalogue.h"
 #include "memory/memory.h"
 #include "tree/announce.h"
 #include "tree/cache.h"
@@ -20,47 +21,17 @@
 #include "tree/rights.h"
 #include "tree/session.h"
 
-/*
- * On memory node 0: a superblock, then one entry for each index. An entry is written under the catalogue's
- * lock (that of the superblock's address), when its index is created and when it has been dropped; in between
- * only its root word changes, by CAS.
- *
- * Root word: the address of the root in its upper bits, which is a multiple of ROOT_ALIGNMENT. Of the six
- * bits below, the marks, the upper five hold the low bits of the entry's generation, and the lowest is 0. So
- * a CAS of the root by a session that knew an earlier index of this entry fails, although the new root may
- * lie at the old one's address (docs/internals/tree.md, Dropping). Once the index is being dropped the
- * lowest mark and two others are inverted: three bits, because the crc leaves the root word out, and one
- * damaged bit must not look like a drop.
- */
 #define SUPERBLOCK_MAGIC UINT64_C(0x6e61796e61427831)
 #define FORMAT_VERSION   2u
-#define ENTRY_BYTES      256u
-#define ENTRIES          128u
-#define ENTRIES_OFFSET   (MEMORY_CATALOGUE_OFFSET + 4096u)
-#define ROOT_ALIGNMENT   64u          /* of nodes: they are larger, and so is every chunk's offset */
-#define ROOT_DROPPING    UINT64_C(21) /* the marks that a drop inverts */
-#define ROOT_GENERATIONS 32u
-#define KIND_LEAF        4u /* bits: programs that know one kind of leaf refuse a key kind of 16 and more */
-/* How many generations nodes are told apart by: their index number has 15 bits, 8 of them for the entry. */
-#define INDEX_GENERATIONS 127u
+#define ENTRIES          FORMAT_CATALOGUE_ENTRIES
+#define ENTRIES_OFFSET   (MEMORY_CATALOGUE_OFFSET + FORMAT_CATALOGUE_FIRST)
+static_assert(TREE_NAME_MAX == FORMAT_INDEX_NAME_MAX, "a name fits its entry");
 
 struct superblock {
     uint64_t magic;
     uint32_t version;
     uint32_t crc; /* of magic and version */
 };
-
-struct catalogue_entry {
-    uint64_t root; /* see above; not in the crc */
-    uint32_t crc;  /* of what follows */
-    uint32_t used; /* 1; 0: the entry is free */
-    uint32_t leaf_bytes, internal_bytes;
-    uint8_t kinds; /* enum format_key_kind; from KIND_LEAF on, enum format_leaf_kind */
-    uint8_t key_bytes, inline_key_bytes, value_bytes, value_variable, content;
-    uint16_t generation; /* how many indexes of this entry have been dropped; kept while it is free */
-    char name[TREE_NAME_MAX + 1];
-};
-static_assert(sizeof(struct catalogue_entry) <= ENTRY_BYTES, "an entry fits its place");
 
 static gaddr superblock_address(void)
 {
@@ -69,22 +40,17 @@ static gaddr superblock_address(void)
 
 static gaddr entry_address(uint32_t number)
 {
-    return gaddr_make(0, ENTRIES_OFFSET + number * ENTRY_BYTES);
-}
-
-static uint32_t entry_crc(const struct catalogue_entry *entry)
-{
-    size_t start = offsetof(struct catalogue_entry, used);
-    return crc32c(0, (const uint8_t *)entry + start, sizeof *entry - start);
+    return gaddr_make(0, ENTRIES_OFFSET + number * FORMAT_CATALOGUE_ENTRY_BYTES);
 }
 
 static int format(struct tree_session *session)
 {
-    static const uint8_t zeros[ENTRY_BYTES];
+    static const uint8_t zeros[FORMAT_CATALOGUE_ENTRY_BYTES];
     struct superblock block = {.magic = SUPERBLOCK_MAGIC, .version = FORMAT_VERSION};
     block.crc = crc32c(0, &block, offsetof(struct superblock, crc));
     for (uint32_t i = 0; i < ENTRIES; i++) {
-        struct fabric_command clear = pool_write_command(entry_address(i), zeros, ENTRY_BYTES);
+        struct fabric_command clear =
+            pool_write_command(entry_address(i), zeros, FORMAT_CATALOGUE_ENTRY_BYTES);
         int status = pool_execute(&session->pool, 0, &clear, 1);
         if (status)
             return status;
@@ -137,41 +103,8 @@ int tree_formatted(struct tree_session *session, bool *formatted)
     return *formatted ? superblock_validate(session, &block) : 0;
 }
 
-/* What the root word of an index that is not being dropped holds beside the address. */
-static uint64_t generation_marks(uint16_t generation)
-{
-    return generation % ROOT_GENERATIONS << 1;
-}
-
-static gaddr root_address(uint64_t word)
-{
-    return word & ~(uint64_t)(ROOT_ALIGNMENT - 1);
-}
-
-/* The same of one that is. */
-static uint64_t dropping_marks(uint16_t generation)
-{
-    return generation_marks(generation) ^ ROOT_DROPPING;
-}
-
-static bool entry_dropping(const struct catalogue_entry *entry)
-{
-    return (entry->root ^ root_address(entry->root)) == dropping_marks(entry->generation);
-}
-
-/* An entry that is just being written may be seen torn, and its root word, which the crc leaves out, later
- * than the rest. */
-static bool entry_whole(const struct catalogue_entry *entry)
-{
-    static const struct catalogue_entry formatted;
-    if (!entry->used)
-        return entry->crc == entry_crc(entry) || !memcmp(entry, &formatted, sizeof formatted);
-    return entry->used == 1 && entry->crc == entry_crc(entry) &&
-           (root_address(entry->root) != GADDR_NULL || entry_dropping(entry));
-}
-
 /* Without the catalogue's lock. */
-static int entry_read(struct tree_session *session, uint32_t number, struct catalogue_entry *entry)
+static int entry_read(struct tree_session *session, uint32_t number, struct format_catalogue_entry *entry)
 {
     for (unsigned attempt = 0; attempt <= TREE_PATIENCE; attempt++) {
         struct fabric_command read = pool_read_command(entry_address(number), entry, sizeof *entry);
@@ -179,25 +112,12 @@ static int entry_read(struct tree_session *session, uint32_t number, struct cata
         if (status)
             return status;
         pool_read_settle(&read);
-        if (entry_whole(entry)) {
+        if (format_catalogue_whole(entry)) {
             entry->name[TREE_NAME_MAX] = 0;
             return 0;
         }
     }
     return pool_corrupt(&session->pool, entry_address(number), "a catalogue entry fails its check");
-}
-
-static void entry_geometry(const struct catalogue_entry *entry, struct format_geometry *geometry)
-{
-    *geometry = (struct format_geometry){.leaf_bytes = entry->leaf_bytes,
-                                         .internal_bytes = entry->internal_bytes,
-                                         .key_kind = entry->kinds % (1u << KIND_LEAF),
-                                         .leaf_kind = entry->kinds >> KIND_LEAF,
-                                         .key_bytes = entry->key_bytes,
-                                         .inline_key_bytes = entry->inline_key_bytes,
-                                         .value_bytes = entry->value_bytes,
-                                         .value_variable = entry->value_variable,
-                                         .content = entry->content};
 }
 
 /* Where a new index may go: the first of the free entries that have been used least often, so that the bits
@@ -210,8 +130,8 @@ struct vacancy {
 /* Calls visit for each used entry until it returns true; *vacancy (may be NULL) is chosen among the free ones
  * met. */
 static int catalogue_walk(struct tree_session *session,
-                          bool (*visit)(void *, uint32_t, const struct catalogue_entry *), void *context,
-                          bool *stopped, struct vacancy *vacancy)
+                          bool (*visit)(void *, uint32_t, const struct format_catalogue_entry *),
+                          void *context, bool *stopped, struct vacancy *vacancy)
 {
     struct superblock block;
     struct fabric_command read = pool_read_command(superblock_address(), &block, sizeof block);
@@ -224,7 +144,7 @@ static int catalogue_walk(struct tree_session *session,
     if (vacancy)
         vacancy->number = ENTRIES;
     for (uint32_t i = 0; i < ENTRIES && !status && !*stopped; i++) {
-        struct catalogue_entry entry;
+        struct format_catalogue_entry entry;
         status = entry_read(session, i, &entry);
         if (!status && entry.used)
             *stopped = visit(context, i, &entry);
@@ -238,13 +158,13 @@ static int catalogue_walk(struct tree_session *session,
 struct search {
     const char *name;
     uint32_t number;
-    struct catalogue_entry entry;
+    struct format_catalogue_entry entry;
 };
 
-static bool search_visit(void *context, uint32_t number, const struct catalogue_entry *entry)
+static bool search_visit(void *context, uint32_t number, const struct format_catalogue_entry *entry)
 {
     struct search *search = context;
-    if (entry_dropping(entry) || strcmp(entry->name, search->name))
+    if (format_catalogue_dropping(entry) || strcmp(entry->name, search->name))
         return false;
     search->number = number;
     search->entry = *entry;
@@ -277,8 +197,8 @@ static int tree_make(struct tree_session *session, const char *name, const struc
     tree->compute = session->compute;
     tree->entry = number;
     tree->generation = generation;
-    tree->index = (uint16_t)(generation % INDEX_GENERATIONS << 8 | (number + 1));
-    tree->root_word = entry_address(number) + offsetof(struct catalogue_entry, root);
+    tree->index = format_index_number(number, generation);
+    tree->root_word = entry_address(number) + offsetof(struct format_catalogue_entry, root);
     strcpy(tree->name, name);
     tree->rights = tree_rights_acquire(session->compute, number, generation);
     tree->cache = tree_cache_create(session->compute->switches.cache_bytes, &tree->layout);
@@ -307,10 +227,10 @@ static bool geometry_equal(const struct format_geometry *a, const struct format_
 }
 
 /* Whether this program and its fabric can work on the index; its geometry. */
-static int entry_usable(struct tree_session *session, uint32_t number, const struct catalogue_entry *entry,
-                        struct format_geometry *geometry)
+static int entry_usable(struct tree_session *session, uint32_t number,
+                        const struct format_catalogue_entry *entry, struct format_geometry *geometry)
 {
-    entry_geometry(entry, geometry);
+    format_catalogue_geometry(entry, geometry);
     struct format_geometry completed = *geometry;
     int status = format_geometry_complete(&completed, UINT32_MAX, &session->pool.error);
     if (!status && !geometry_equal(&completed, geometry))
@@ -402,29 +322,22 @@ static int root_leaf_write(struct tree_session *session, struct tree *tree, gadd
 
 static uint64_t root_marks(const struct tree *tree)
 {
-    return generation_marks(tree->generation);
+    return format_root_marks(tree->generation);
 }
 
 static int entry_write(struct tree_session *session, const struct tree *tree, gaddr root)
 {
     const struct format_geometry *geometry = &tree->layout.geometry;
-    struct catalogue_entry entry;
-    if (root_address(root) != root)
+    struct format_catalogue_entry entry;
+    if (format_root_address(root) != root)
         return pool_corrupt(&session->pool, root, "a root cannot lie there");
     memset(&entry, 0, sizeof entry);
     entry.root = root | root_marks(tree);
     entry.used = 1;
-    entry.leaf_bytes = geometry->leaf_bytes;
-    entry.internal_bytes = geometry->internal_bytes;
-    entry.kinds = (uint8_t)(geometry->key_kind | geometry->leaf_kind << KIND_LEAF);
-    entry.key_bytes = geometry->key_bytes;
-    entry.inline_key_bytes = geometry->inline_key_bytes;
-    entry.value_bytes = geometry->value_bytes;
-    entry.value_variable = geometry->value_variable;
-    entry.content = geometry->content;
+    format_catalogue_describe(&entry, geometry);
     entry.generation = tree->generation;
     strcpy(entry.name, tree->name);
-    entry.crc = entry_crc(&entry);
+    entry.crc = format_catalogue_crc(&entry);
     struct fabric_command write = pool_write_command(entry_address(tree->entry), &entry, sizeof entry);
     return pool_unknown(&session->pool, pool_execute(&session->pool, 0, &write, 1));
 }
@@ -479,7 +392,20 @@ int tree_create(struct tree_session *session, const char *name, const struct for
     do
         status = create(session, name, &geometry, tree);
     while (tree_again(session, &status));
+    if (!status)
+        status = tree_catalogue_persist(session);
+    if (status) {
+        tree_close(*tree);
+        *tree = NULL;
+    }
     return status;
+}
+
+int tree_catalogue_persist(struct tree_session *session)
+{
+    const uint16_t home = 0;
+    uint32_t at;
+    return pool_on_disk(&session->pool, home) ? pool_persist(&session->pool, &home, 1, &at) : 0;
 }
 
 struct listing {
@@ -488,14 +414,14 @@ struct listing {
     uint32_t from; /* entries before this one have been visited: a loss does not repeat them */
 };
 
-static bool listing_visit(void *context, uint32_t number, const struct catalogue_entry *entry)
+static bool listing_visit(void *context, uint32_t number, const struct format_catalogue_entry *entry)
 {
     struct listing *listing = context;
     struct format_geometry geometry;
-    if (number < listing->from || entry_dropping(entry))
+    if (number < listing->from || format_catalogue_dropping(entry))
         return false;
     listing->from = number + 1;
-    entry_geometry(entry, &geometry);
+    format_catalogue_geometry(entry, &geometry);
     listing->visit(listing->context, entry->name, &geometry);
     return false;
 }
@@ -530,11 +456,11 @@ int tree_dropped(struct tree_session *session, struct tree *tree)
 
 int tree_root_doubt(struct tree_session *session, struct tree *tree, gaddr node, const char *what)
 {
-    struct catalogue_entry entry;
+    struct format_catalogue_entry entry;
     int status = entry_read(session, tree->entry, &entry);
     if (status)
         return status;
-    bool ours = entry.used && entry.generation == tree->generation && !entry_dropping(&entry);
+    bool ours = entry.used && entry.generation == tree->generation && !format_catalogue_dropping(&entry);
     return ours ? pool_corrupt(&session->pool, node, what) : tree_dropped(session, tree);
 }
 
@@ -560,7 +486,7 @@ int tree_root_read(struct tree_session *session, struct tree *tree, gaddr *root)
     int status = root_word_read(session, tree, &word);
     if (status)
         return status;
-    *root = root_address(word);
+    *root = format_root_address(word);
     if ((word ^ *root) == root_marks(tree) && root_good(session, *root))
         return 0;
     return tree_root_doubt(session, tree, tree->root_word, "the catalogue's root pointer is none");
@@ -583,11 +509,11 @@ int tree_root_swap(struct tree_session *session, struct tree *tree, gaddr from, 
     const uint64_t marks = root_marks(tree);
     uint64_t found;
     *swapped = false;
-    if (root_address(to) != to)
+    if (format_root_address(to) != to)
         return pool_corrupt(&session->pool, to, "a root cannot lie there");
     int status = root_word_swap(session, tree, from | marks, to | marks, &found);
     *swapped = !status && found == (from | marks);
-    if (status || found == (root_address(found) | marks))
+    if (status || found == (format_root_address(found) | marks))
         return status;
     status = tree_root_doubt(session, tree, tree->root_word, "the catalogue's root pointer is none");
     return status == BANYAN_ENOTFOUND ? 0 : status;
@@ -609,10 +535,11 @@ int tree_condemn(struct tree_session *session, const char *name, bool *found)
             status = tree_rights_whole(session, search.number, search.entry.generation, name);
         if (status || !there)
             break;
-        const uint64_t dropping = root_address(search.entry.root) | dropping_marks(search.entry.generation);
+        const uint64_t dropping =
+            format_root_address(search.entry.root) | format_root_dropping(search.entry.generation);
         struct fabric_command swap = {
             .operation = FABRIC_CAS,
-            .address = entry_address(search.number) + offsetof(struct catalogue_entry, root),
+            .address = entry_address(search.number) + offsetof(struct format_catalogue_entry, root),
             .cas = {.compare = search.entry.root, .swap = dropping, .mask = UINT64_MAX}};
         status = pool_unknown(&session->pool, pool_execute(&session->pool, 0, &swap, 1));
         *found = !status && swap.cas.old == search.entry.root; /* else the root has changed meanwhile */
@@ -623,13 +550,13 @@ int tree_condemn(struct tree_session *session, const char *name, bool *found)
 struct condemned {
     const char *name; /* NULL: of any name */
     uint32_t from, number;
-    struct catalogue_entry entry;
+    struct format_catalogue_entry entry;
 };
 
-static bool condemned_visit(void *context, uint32_t number, const struct catalogue_entry *entry)
+static bool condemned_visit(void *context, uint32_t number, const struct format_catalogue_entry *entry)
 {
     struct condemned *condemned = context;
-    if (number < condemned->from || !entry_dropping(entry) ||
+    if (number < condemned->from || !format_catalogue_dropping(entry) ||
         (condemned->name && strcmp(entry->name, condemned->name)))
         return false;
     condemned->number = number;
@@ -660,8 +587,8 @@ int tree_condemned_root(struct tree_session *session, const struct tree *tree, g
     int status = root_word_read(session, tree, &word);
     if (status)
         return status;
-    *root = root_address(word);
-    if ((word ^ *root) != dropping_marks(tree->generation))
+    *root = format_root_address(word);
+    if ((word ^ *root) != format_root_dropping(tree->generation))
         return BANYAN_ENOTFOUND; /* it has been ended, and the entry may have another index */
     if (*root != GADDR_NULL && !root_good(session, *root))
         return pool_corrupt(&session->pool, tree->root_word, "the catalogue's root pointer is none");
@@ -671,10 +598,10 @@ int tree_condemned_root(struct tree_session *session, const struct tree *tree, g
 int tree_condemned_swap(struct tree_session *session, const struct tree *tree, gaddr from, gaddr to,
                         bool *swapped)
 {
-    const uint64_t marks = dropping_marks(tree->generation);
+    const uint64_t marks = format_root_dropping(tree->generation);
     uint64_t found;
     *swapped = false;
-    if (root_address(to) != to)
+    if (format_root_address(to) != to)
         return pool_corrupt(&session->pool, to, "a root cannot lie there");
     int status = root_word_swap(session, tree, from | marks, to | marks, &found);
     *swapped = !status && found == (from | marks);
@@ -683,20 +610,20 @@ int tree_condemned_swap(struct tree_session *session, const struct tree *tree, g
 
 int tree_condemned_end(struct tree_session *session, const struct tree *tree)
 {
-    struct catalogue_entry entry;
+    struct format_catalogue_entry entry;
     struct tree_hold hold;
     struct fabric_command writes[2];
     int status = tree_lock(session, superblock_address(), false, NULL, 0, &hold);
     if (status)
         return status;
     status = entry_read(session, tree->entry, &entry);
-    bool due = !status && entry.used && entry.root == dropping_marks(tree->generation) &&
+    bool due = !status && entry.used && entry.root == format_root_dropping(tree->generation) &&
                entry.generation == tree->generation;
     if (!due)
         return tree_unlock_with(session, &hold, status);
     memset(&entry, 0, sizeof entry);
     entry.generation = (uint16_t)(tree->generation + 1);
-    entry.crc = entry_crc(&entry);
+    entry.crc = format_catalogue_crc(&entry);
     writes[0] = pool_write_command(entry_address(tree->entry), &entry, sizeof entry);
     return tree_unlock(session, &hold, writes, 1);
 }

@@ -492,7 +492,7 @@ int tree_drop(struct tree_session *session, const char *name, tree_drop_function
         status = pool_unknown(&session->pool, status);
     if (!status && !found && !count)
         return pool_fail(&session->pool, BANYAN_ENOTFOUND, "there is no index named '%s'", name);
-    return status;
+    return status ? status : tree_catalogue_persist(session);
 }
 
 int tree_drop_finish(struct tree_session *session, tree_drop_function *visit, void *context, uint32_t *count)

@@ -19,6 +19,7 @@
 #include "format/verdict.h"
 #include "tree/access.h"
 #include "tree/announce.h"
+#include "tree/catalogue.h"
 #include "tree/delegate.h"
 #include "tree/entries.h"
 #include "tree/forward.h"
