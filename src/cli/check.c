@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/log.h"
+#include "cli/check_level.h"
 #include "cli/cluster_session.h"
 #include "cli/command.h"
 #include "pool/pool.h"
@@ -112,8 +113,10 @@ static const char *lost_name(const struct audit_report *report)
     return "lost";
 }
 
-static void print_text(const struct audit_report *report)
+static void print_text(const struct check *check, const struct audit_report *report)
 {
+    struct check_level level;
+    check_level(report, check->settings.data, &level);
     printf("%" PRIu64 " index%s: %" PRIu64 " entries in %" PRIu64 " leaves and %" PRIu64
            " inner nodes, %" PRIu64 " values in records%s\n",
            report->indexes, report->indexes == 1 ? "" : "es", report->entries, report->leaves,
@@ -121,8 +124,8 @@ static void print_text(const struct audit_report *report)
     printf("memory: %" PRIu64 " blocks (%" PRIu64 " bytes) in use\n", report->blocks_used,
            report->bytes_used);
     if (report->memory_nodes_kept > 0)
-        printf("durability: process: the pools of %u of %u memory nodes lie in files\n",
-               report->memory_nodes_kept, report->memory_nodes);
+        printf("durability: %s: %s%sthe pools of %u of %u memory nodes lie in files\n", level.name,
+               level.text, level.text[0] ? "; " : "", report->memory_nodes_kept, report->memory_nodes);
     if (report->map)
         printf("ownership: %" PRIu64 " ranges in the map\n", report->map_entries);
     if (report->marked || report->dead || report->frozen || report->missing_parents)
@@ -149,11 +152,14 @@ static void print_text(const struct audit_report *report)
 
 static int print_json(const struct check *check, const struct audit_report *report)
 {
+    struct check_level level;
+    check_level(report, check->settings.data, &level);
     json_t *json = json_pack(
-        "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:b, "
+        "{s:b, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, "
+        "s:b, "
         "s:I, s:O, s:I, s:I, s:O}",
-        "sound", !report->problems, "indexes", (json_int_t)report->indexes, "entries",
-        (json_int_t)report->entries, "leaves", (json_int_t)report->leaves, "inner_nodes",
+        "sound", !report->problems, "durability", level.name, "indexes", (json_int_t)report->indexes,
+        "entries", (json_int_t)report->entries, "leaves", (json_int_t)report->leaves, "inner_nodes",
         (json_int_t)report->internals, "record_values", (json_int_t)report->values_record, "expired",
         (json_int_t)report->expired, "half_splits", (json_int_t)report->marked, "half_removals",
         (json_int_t)report->dead, "half_merges", (json_int_t)report->frozen, "missing_entries",
@@ -242,7 +248,7 @@ int command_check(int argc, char **argv)
     if (status)
         result = cluster_failed("check", &error);
     else if (!check.settings.json)
-        print_text(&report);
+        print_text(&check, &report);
     else
         result = print_json(&check, &report);
     bool lost = report.blocks_lost > report.blocks_reclaimed && !report.compute_nodes &&

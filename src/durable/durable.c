@@ -2,9 +2,11 @@
 #include "durable/durable.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/bell.h"
@@ -145,6 +147,20 @@ int durable_disown(const char *path, struct error *error)
         status = file_forget(disk, IN_STEP, error);
     disk_close(disk);
     return status;
+}
+
+static bool is_there(const char *path, const char *name)
+{
+    char whole[PATH_MAX];
+    return snprintf(whole, sizeof whole, "%s/%s", path, name) < (int)sizeof whole && !access(whole, F_OK);
+}
+
+void durable_look(const char *path, struct durable_look *look)
+{
+    *look = (struct durable_look){.journal = is_there(path, MANIFEST_NAME)};
+    look->in_step = look->journal && is_there(path, IN_STEP);
+    look->disowned = look->journal && is_there(path, DISOWNED);
+    look->loading = look->journal && is_there(path, LOADING);
 }
 
 uint64_t durable_cluster(const struct durable *durable)

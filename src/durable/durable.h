@@ -34,6 +34,14 @@ int durable_open(struct durable **durable, const char *path, const struct durabl
 /* Notes that the pools are going to be changed, and that the disk will not be told: the next durable_start
  * makes a checkpoint. Makes the directory if it is not there yet. Fails as durable_open does. */
 int durable_disown(const char *path, struct error *error);
+/* What the directory of a server that does not run says of its last life. Opens nothing, changes nothing. */
+struct durable_look {
+    bool journal;  /* it has had a disk level; else the rest is false */
+    bool in_step;  /* and has told the disk all that its pools hold */
+    bool disowned; /* a life at level process has changed the pools since */
+    bool loading;  /* the pools do not hold yet what the disk does */
+};
+void durable_look(const char *path, struct durable_look *look);
 /* The cluster that it belongs to; 0: none yet. */
 uint64_t durable_cluster(const struct durable *durable);
 /* Whether the pools must be filled from it, whatever is in them, because an earlier start began to fill them

@@ -14,6 +14,9 @@
 struct audit_report {
     uint64_t indexes, entries, leaves, internals, values_record, expired; /* without the map of ranges */
     uint32_t memory_nodes, memory_nodes_kept; /* all; those whose pool lies in a file (durability.md) */
+    uint32_t memory_nodes_disk, memory_nodes_always, memory_nodes_failed; /* those that keep owners' logs on
+                                               disks; of these, those that say so behind each commit; those
+                                               whose disk has failed */
     bool map;             /* there is a map of ranges (src/owner/), and it was walked like an index */
     uint64_t map_entries; /* of it */
     uint64_t dead, marked, frozen, missing_parents; /* unfinished work of compute nodes that died: legal,

@@ -84,6 +84,9 @@ static int load_node(struct audit *audit, uint16_t node, struct memory_usage_rep
     if (status)
         return status;
     audit->report->memory_nodes_kept += status_reply.kept != 0;
+    audit->report->memory_nodes_disk += status_reply.durability >= FABRIC_KEPT_ON_DISK;
+    audit->report->memory_nodes_always += status_reply.durability == FABRIC_KEPT_ON_DISK_ALWAYS;
+    audit->report->memory_nodes_failed += status_reply.disk_failed != 0;
     audit->nodes[node].moves = status_reply.allocations_total + status_reply.frees_total;
     return load_blocks(audit, node, reply);
 }
@@ -95,7 +98,8 @@ int audit_load(struct audit *audit)
     int status = reply && audit->nodes ? 0 : audit_fail_memory(audit);
     audit_progress(audit, "asking the memory nodes");
     audit->report->memory_nodes = audit->node_count;
-    audit->report->memory_nodes_kept = 0;
+    audit->report->memory_nodes_kept = audit->report->memory_nodes_disk = 0;
+    audit->report->memory_nodes_always = audit->report->memory_nodes_failed = 0;
     for (uint16_t node = 0; !status && node < audit->node_count; node++)
         status = load_node(audit, node, reply);
     free(reply);

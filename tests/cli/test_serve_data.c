@@ -121,10 +121,41 @@ static void there_again(struct scene *scene, const char *asked, const struct lev
     assert_int_equal(result.code, 0);
     assert_contains(result.output, "1 index: 303 entries");
     assert_contains(result.output, "the pools of 3 of 3 memory nodes lie in files");
+    assert_contains(result.output, strcmp(level->name, "process")
+                                       ? "\ndurability: disk: disk/ has all that the pools hold; "
+                                       : "\ndurability: process: the pools of 3");
     assert_contains(result.output, "sound");
     process_run(scene, NULL, ARGUMENTS("check", "--data", directory), &result);
     assert_int_equal(result.code, 0);
     assert_lacks(result.output, "lost");
+    scene->passed = true;
+}
+
+static void checked(struct scene *scene, const char *directory, const char *level, const char *text)
+{
+    process_run(scene, NULL, ARGUMENTS("check", "--data", directory), &result);
+    assert_contains(result.output, text_of("\ndurability: %s: %s", level, text));
+    process_run(scene, NULL, ARGUMENTS("check", "--data", directory, "--json"), &result);
+    assert_contains(result.output, text_of("\n  \"durability\": \"%s\",", level));
+}
+
+/* The level is that of what is there: what a kill has left, and what a life at level process has changed. */
+static void a_check_tells_the_level(void **state)
+{
+    struct scene *scene = *state;
+    const char *directory = keep(scene_path(scene, "data"));
+    struct process *server = process_start(scene, "serve", SERVE(directory, "--size", "32M"));
+    assert_int_equal(process_stop(server), 0);
+    checked(scene, directory, "disk", "disk/ has all that the pools hold");
+    process_restart(scene, server, SERVE(directory, "--durability", "disk-second"));
+    assert_int_equal(process_kill(server), 128 + 9);
+    checked(scene, directory, "disk", "the last server was killed");
+    process_restart(scene, server, SERVE(directory, "--durability", "process"));
+    assert_int_equal(process_stop(server), 0);
+    checked(scene, directory, "process", "a server at level process was the last");
+    process_restart(scene, server, SERVE(directory, "--durability", "disk-second"));
+    assert_int_equal(process_stop(server), 0);
+    checked(scene, directory, "disk", "disk/ has all that the pools hold");
     scene->passed = true;
 }
 
@@ -464,6 +495,7 @@ int main(void)
                                        TEST(data_are_there_again),
                                        TEST(data_are_there_again_at_level_process),
                                        TEST(data_are_there_again_at_level_always),
+                                       TEST(a_check_tells_the_level),
                                        TEST(other_settings_are_refused),
                                        TEST(one_process_at_a_time),
                                        TEST(first_starts_may_be_cut),
