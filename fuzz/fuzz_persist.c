@@ -2,9 +2,11 @@
  * fuzz_persist.c - what the records of a journal say (persist/format.h, persist/replay.h), of owners' logs or
  * with whole values: blocks, frames, entries and parts of any bytes, in a journal whose own checksums are
  * right. Some frames get a right header, and some entries a record that is really there; some records of
- * values are such as a server writes, with the parts of long values before them, or with others.
+ * values are such as a server writes, with the parts of long values before them, or with others; and some
+ * name indexes, of stores and of others, drop them, or begin anew.
  *
- * Oracle: what is refused is refused with a sentence; keys that are told ascend, and none is told twice.
+ * Oracle: what is refused is refused with a sentence; keys that are told ascend, and none is told twice; an
+ * index that is named has a name.
  */
 #include "base/log.h"
 #include "disk/disk_simulated.h"
@@ -118,6 +120,21 @@ static uint32_t values_make(struct fuzz_input *input, uint8_t *payload, uint32_t
     return used;
 }
 
+/* One of four indexes, with a name of some bytes of the input, or dropped. */
+static uint32_t index_make(struct fuzz_input *input, uint8_t *payload, uint8_t shape)
+{
+    char name[4];
+    struct persist_index index = {.number = shape % 4u, .name = name};
+    if (index.number && shape & 4) {
+        index.gone = true;
+    } else if (index.number) {
+        index.geometry.content = shape & 8 ? FORMAT_CONTENT_STORE : FORMAT_CONTENT_PLAIN;
+        index.name_length = 1 + fuzz_byte(input) % 4u;
+        fuzz_take(input, (uint8_t *)name, index.name_length);
+    }
+    return persist_index_encode(&index, payload);
+}
+
 /* Bytes of the input, as the payload of a record of that kind. */
 static void raw_append(struct fuzz_input *input, struct journal *journal, uint8_t kind, uint32_t length)
 {
@@ -141,12 +158,14 @@ static void fill(struct fuzz_input *input, struct journal *journal)
         } else if (what >= 0xc0) {
             append(journal, PERSIST_VALUES, payload, values_make(input, payload, parts));
             parts = 0;
+        } else if (what >= 0xb0) {
+            append(journal, PERSIST_INDEX, payload, index_make(input, payload, (uint8_t)number));
         } else if (what % 8 == 6) {
             append(journal, PERSIST_BLOCK, payload, record_make(payload, 64, length, slot, &slot_length));
         } else if (what % 8 == 7 && slot_length) {
             append(journal, PERSIST_FRAME, payload, frame_make(payload, 1 + length, slot, slot_length));
         } else {
-            raw_append(input, journal, 1 + (what & 7) % 4, length);
+            raw_append(input, journal, 1 + (what & 7) % 5, length);
         }
     }
 }
@@ -165,6 +184,11 @@ static void read_back(struct disk *disk)
     if (!status)
         status = persist_replay_all(replay, tell, &told, &error);
     fuzz_must(!status || error.text[0], "a refusal without a sentence");
+    for (uint32_t i = 0; i <= UINT16_MAX; i += i < 8 ? 1 : 997) {
+        const struct persist_index *index = persist_replay_index(replay, (uint16_t)i);
+        fuzz_must(!index || (i && index->name[0] && strlen(index->name) == index->name_length),
+                  "index %u has no name", (unsigned)i);
+    }
     persist_replay_destroy(replay);
     if (journal)
         journal_close(journal);

@@ -79,20 +79,11 @@ static void compute_start(struct run *run, struct process **process, const char 
         *process = process_start(&run->scene, name, arguments);
 }
 
-static bool owns(void *context)
-{
-    return info_figure(context, "ownership", "ownership_ranges_owned") > 0;
-}
-
-/* A new cluster, of which one compute node owns everything. What nobody owns is not logged, and comes to no
- * disk: so the others, whose clients go on at once, get their ranges from this one. */
+/* A new cluster. What is written before anybody owns anything waits for that. */
 static void cluster_start(struct run *run)
 {
     memory_start(run);
     compute_start(run, &run->first, "first", "first.sock", true);
-    redisContext *client = client_of(run->first, 0);
-    wait_until(owns, client, "the first compute node to own the index");
-    redisFree(client);
 }
 
 static void computes_start(struct run *run)
@@ -336,6 +327,84 @@ static void second(void **state)
     run_passed(run);
 }
 
+static struct process *none_start(struct run *run, const char *name, const char *timeout, bool format)
+{
+    return process_start(&run->scene, name,
+                         ARGUMENTS("compute", "--memory", run->memory, "--listen",
+                                   text_of("unix:%s", scene_path(&run->scene, "%s.sock", name)), "--copy",
+                                   "--own", "none", "--timeout", timeout, format ? "--format" : NULL));
+}
+
+/* The first moments of a cluster, and its last: where nobody owns anything nothing is changed, and what was
+ * answered is on the disk, whoever was asked. */
+static void what_nobody_owns(void **state)
+{
+    struct run *run = calloc(1, sizeof *run);
+    struct process *none;
+    (void)state;
+    if (!run)
+        fail_hard("no memory");
+    scene_open(&run->scene);
+    run->level = "disk-always";
+    memory_start(run);
+    none = none_start(run, "none", "300", true);
+    redisContext *client = client_of(none, 0);
+    assert_string_equal(ask(client, "GET before"), "(nil)");
+    const char *refusal = ask(client, "SET before anybody");
+    assert_contains(refusal, "CLUSTERDOWN memory nodes keep their data on a disk");
+    assert_contains(refusal, "--own auto --log auto");
+    struct process *patient = none_start(run, "patient", "60000", false);
+    redisContext *waiting = client_of(patient, 0);
+    redisAppendCommand(waiting, "SET first moment");
+    for (int sent = 0; !sent;)
+        if (redisBufferWrite(waiting, &sent))
+            fail_hard("SET: %s", waiting->errstr);
+    compute_start(run, &run->first, "first", "first.sock", false);
+    redisReply *reply = NULL;
+    if (redisGetReply(waiting, (void **)&reply) || reply->type != REDIS_REPLY_STATUS)
+        fail_hard("SET: %s", reply ? reply->str : waiting->errstr);
+    freeReplyObject(reply);
+    assert_string_equal(ask(waiting, "MSET a 1 b 2"), "OK");
+    redisFree(waiting);
+    process_run(&run->scene, NULL, ARGUMENTS("ranges", "share", "redis", "--memory", run->memory), &result);
+    assert_int_not_equal(result.code, 0);
+    assert_contains(result.error, "of a shared range nobody logs anything");
+    process_run(&run->scene, NULL, ARGUMENTS("check", "--memory", run->memory), &result);
+    assert_contains(result.output,
+                    "durability: disk-always: what was answered is on the memory nodes' disks");
+    if (process_stop(run->first))
+        fail_hard("the first compute node ended badly");
+    assert_contains(ask(client, "SET a 2"), "CLUSTERDOWN memory nodes keep their data on a disk");
+    assert_string_equal(ask(client, "GET a"), "1");
+    redisFree(client);
+    process_kill(none);
+    process_kill(patient);
+    for (unsigned i = 0; i < NODES; i++)
+        process_kill(run->nodes[i]);
+
+    const char *file = keep(scene_path(&run->scene, "redis.banyan"));
+    run_good(run, ARGUMENTS("recover", "--data", both(run, 0)));
+    assert_contains(result.output, "\nindex 'redis' (number ");
+    assert_contains(result.output, "): 3 keys");
+    run_good(run, ARGUMENTS("recover", "--data", both(run, 0), "--index", "redis", "--output", file));
+    process_run(&run->scene, NULL,
+                ARGUMENTS("recover", "--data", both(run, 0), "--index", "other", "--output", file), &result);
+    assert_int_not_equal(result.code, 0);
+    assert_contains(result.error, "name no index 'other'");
+    run->life++;
+    cluster_start(run);
+    run_good(run, ARGUMENTS("load", "--to", address_text(run->first, 0), file));
+    client = client_of(run->first, 0);
+    assert_string_equal(ask(client, "GET first"), "moment");
+    assert_string_equal(ask(client, "DBSIZE"), "3");
+    redisFree(client);
+    if (process_stop(run->first) || process_stop(run->nodes[0]) || process_stop(run->nodes[1]))
+        fail_hard("something ended badly");
+    run->scene.passed = true;
+    scene_close(&run->scene);
+    free(run);
+}
+
 /* What would be acknowledged and come to no disk: a compute node without a log, a directory of what is gone.
  */
 static void refusals(void **state)
@@ -386,6 +455,6 @@ int main(int count, char **arguments)
         return 0;
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(acknowledged_writes), cmocka_unit_test(second),
-                                       cmocka_unit_test(refusals)};
+                                       cmocka_unit_test(what_nobody_owns), cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
