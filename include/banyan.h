@@ -422,6 +422,8 @@ BANYAN_API int banyan_bulk_begin(struct banyan_session *session, struct banyan_i
  * end. */
 typedef int banyan_bulk_function(void *context, const void **key, size_t *key_length, const void **value,
                                  size_t *length);
+/* BANYAN_ENOTSUP: a cluster whose memory nodes keep on their disks what is logged; a bulk load logs nothing,
+ * so put the entries instead. */
 BANYAN_API int banyan_bulk_part(struct banyan_session *session, struct banyan_bulk *bulk, unsigned part,
                                 banyan_bulk_function *next, void *context);
 /* Joins the parts and frees bulk, also when it fails. */
