@@ -1,6 +1,7 @@
 /* names.c - see names.h. */
 #include "persist/names.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,16 @@ struct told {
     uint32_t crc;    /* of the entry */
 };
 
+/* An entry's first bytes. While they are what they were when it was told it has not changed: nearly all looks
+ * end with them. */
+struct head {
+    uint64_t root;
+    uint32_t crc, used;
+};
+static_assert(offsetof(struct format_catalogue_entry, crc) == 8 &&
+                  offsetof(struct format_catalogue_entry, used) == 12,
+              "an entry begins so");
+
 struct persist_names {
     const struct fabric_target *home;
     bool begun;                          /* the record that begins anew is written */
@@ -21,7 +32,9 @@ struct persist_names {
     struct told now;                     /* what `at` has when the record under way is written */
     struct format_catalogue_entry entry; /* of that */
     struct told told[FORMAT_CATALOGUE_ENTRIES];
-    uint64_t known[(UINT16_MAX + 1) / 64]; /* bits: numbers of indexes */
+    struct head heads[FORMAT_CATALOGUE_ENTRIES]; /* of entries that are as they were told */
+    bool same[FORMAT_CATALOGUE_ENTRIES];         /* ... which these are */
+    uint64_t known[(UINT16_MAX + 1) / 64];       /* bits: numbers of indexes */
 };
 
 struct persist_names *persist_names_create(const struct fabric_target *home)
@@ -37,14 +50,26 @@ void persist_names_destroy(struct persist_names *names)
     free(names);
 }
 
-/* False: it is being written, and is looked at again by the next pass. */
-static bool entry_read(const struct persist_names *names, uint32_t at, struct format_catalogue_entry *entry)
+static const uint8_t *entry_at(const struct persist_names *names, uint32_t at)
 {
     const uint64_t offset =
         MEMORY_CATALOGUE_OFFSET + FORMAT_CATALOGUE_FIRST + (uint64_t)at * FORMAT_CATALOGUE_ENTRY_BYTES;
-    if (offset + sizeof *entry > names->home->pool_bytes)
-        return false;
-    atomic_copy_from(entry, names->home->pool + offset, sizeof *entry);
+    assert(offset + FORMAT_CATALOGUE_ENTRY_BYTES <= names->home->pool_bytes);
+    return names->home->pool + offset;
+}
+
+static bool head_same(const struct persist_names *names, uint32_t at)
+{
+    struct head head;
+    atomic_copy_from(&head, entry_at(names, at), sizeof head);
+    return names->same[at] && head.root == names->heads[at].root && head.crc == names->heads[at].crc &&
+           head.used == names->heads[at].used;
+}
+
+/* False: it is being written, and is looked at again by the next pass. */
+static bool entry_read(const struct persist_names *names, uint32_t at, struct format_catalogue_entry *entry)
+{
+    atomic_copy_from(entry, entry_at(names, at), sizeof *entry);
     entry->name[FORMAT_INDEX_NAME_MAX] = 0;
     return format_catalogue_whole(entry);
 }
@@ -55,13 +80,15 @@ static bool entry_differs(struct persist_names *names)
     const struct told *told = &names->told[names->at];
     struct format_catalogue_entry *entry = &names->entry;
     names->now = (struct told){0};
-    if (!entry_read(names, names->at, entry))
+    if (head_same(names, names->at) || !entry_read(names, names->at, entry))
         return false;
     if (entry->used && !format_catalogue_dropping(entry) && entry->name[0])
         names->now = (struct told){format_index_number(names->at, entry->generation), entry->crc};
     if (told->number && names->now.number != told->number) /* that one first */
         names->now = (struct told){0};
-    return names->now.number != told->number || names->now.crc != told->crc;
+    names->same[names->at] = names->now.number == told->number && names->now.crc == told->crc;
+    names->heads[names->at] = (struct head){entry->root, entry->crc, entry->used};
+    return !names->same[names->at];
 }
 
 void persist_names_begin(struct persist_names *names)

@@ -4,7 +4,8 @@
  *
  * A journal's beginning, and each begin anew, has all of them behind the record that says so; later records
  * say what has changed since. What is being dropped is gone. Private to src/persist/: the drain's thread
- * calls, and appends what it is given. A look at the whole catalogue costs a copy of 32 KiB.
+ * calls, and appends what it is given. A look costs a cache line of each entry
+ * of the catalogue, 128 of them.
  */
 #ifndef PERSIST_NAMES_H
 #define PERSIST_NAMES_H

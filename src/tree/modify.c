@@ -818,8 +818,11 @@ static int change_unkept(struct change *change)
     size_t length = sizeof value;
     if (change->mine)
         return tree_not_owned(session, change->tree);
+    const uint32_t ahead = session->ahead_count; /* they are the change's */
+    session->ahead_count = 0;
     if (session->right <= TREE_OWNED)
         (void)tree_lookup_leaf(session, change->tree, change->key, value, &length);
+    session->ahead_count = ahead;
     if (tree_is_dropped(change->tree))
         return tree_dropped(session, change->tree);
     session->wants_log = true;
