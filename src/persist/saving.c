@@ -58,7 +58,7 @@ static uint64_t journal_bytes(const struct persist_saving *saving)
 
 /* How long the journal may become while no checkpoint is made: a checkpoint takes a quarter more than the one
  * before, or as much as the journal, and the old one stays until then. An eighth is for what is logged
- * meanwhile (P13). */
+ * meanwhile (P14). */
 static int journal_most(const struct persist_saving *saving, uint64_t *most, uint64_t *all,
                         struct error *error)
 {
@@ -66,7 +66,8 @@ static int journal_most(const struct persist_saving *saving, uint64_t *most, uin
     int status = disk_free(saving->parts.disk, &rest, error);
     if (status)
         return status;
-    *all = disk_used(saving->parts.disk) + rest;
+    const uint64_t used = disk_used(saving->parts.disk);
+    *all = rest < UINT64_MAX - used ? used + rest : UINT64_MAX; /* a disk without a limit has that much left */
     const uint64_t checkpoint = manifest_bytes(&saving->manifest);
     const uint64_t needed = *all / 8 + checkpoint / 4 * 9;
     *most = needed < *all ? *all - needed : 0;

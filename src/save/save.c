@@ -1,6 +1,7 @@
 /* save.c - see save.h: a checkpoint from its beginning to its end. */
 #include "save/save.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,13 @@ struct save {
     size_t last_length;           /* 0: none was, of this index */
     uint32_t met;
     struct error visit_error;
+    struct plain *plain; /* owned: STEP_KEYS, of an index that is no store's */
+};
+
+/* An entry of such an index, on its way from the scan, which holds up others, to the archive. */
+struct plain {
+    uint8_t key_length, value_length;
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX];
 };
 
 static int cancelled(const struct save *save)
@@ -115,7 +123,7 @@ static void leave(struct save *save)
         pool_block_release(save->pool, save->nodes[i].block, save->nodes[i].block_bytes);
 }
 
-/* ---- what another compute node has left (P11) ---- */
+/* ---- what another compute node has left (P12) ---- */
 
 static int resolve_one(struct save *save, uint64_t number)
 {
@@ -304,8 +312,34 @@ static bool visit(void *context, const void *key, size_t key_length, const struc
     return !archive_add(save->writer, &entry, &save->visit_error);
 }
 
-/* The next keys of the index. 1: there are more. */
-static int step(struct save *save, struct store_session *store)
+static bool plain_visit(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    struct save *save = context;
+    struct plain *plain = &save->plain[save->met++];
+    assert(key_length <= sizeof plain->key && length <= sizeof plain->value);
+    plain->key_length = (uint8_t)key_length;
+    plain->value_length = (uint8_t)length;
+    memcpy(plain->key, key, key_length);
+    memcpy(plain->value, value, length);
+    return true;
+}
+
+static int plain_step(struct save *save, struct tree *tree, const struct tree_range *range)
+{
+    int status = tree_scan(save->session, tree, range, plain_visit, save);
+    const uint32_t count = status ? 0 : save->met;
+    bool more = true;
+    save->met = 0;
+    for (uint32_t i = 0; i < count && more; i++) {
+        const struct plain *plain = &save->plain[i];
+        const struct store_value value = {.bytes = plain->value, .length = plain->value_length};
+        more = visit(save, plain->key, plain->key_length, &value);
+    }
+    return status;
+}
+
+/* The next keys of the index. 1: there are more. `store` NULL: it holds values as they are. */
+static int step(struct save *save, struct tree *tree, struct store_session *store)
 {
     struct tree_range range = {.limit = STEP_KEYS};
     if (save->last_length) {
@@ -315,7 +349,8 @@ static int step(struct save *save, struct store_session *store)
     }
     save->met = 0;
     save->visit_error = (struct error){0};
-    int status = store_scan(store, &range, STORE_SCAN_VALUES, visit, save);
+    int status =
+        store ? store_scan(store, &range, STORE_SCAN_VALUES, visit, save) : plain_step(save, tree, &range);
     save->stats->keys += save->met;
     if (save->visit_error.code)
         return pool_fail(save->pool, save->visit_error.code, "%s", save->visit_error.text);
@@ -327,14 +362,14 @@ static bool passing(int status)
     return status == BANYAN_EBUSY || status == BANYAN_ETIMEOUT || status == BANYAN_ENET;
 }
 
-static int index_scan(struct save *save, struct store_session *store)
+static int index_scan(struct save *save, struct tree *tree, struct store_session *store)
 {
     const uint64_t most = save->options.part_bytes ? save->options.part_bytes : PART_BYTES;
     unsigned tries = 0;
     int status = part_begin(save);
     save->last_length = 0;
     while (!status && !(status = cancelled(save))) {
-        status = step(save, store);
+        status = step(save, tree, store);
         if (passing(status) && !save->visit_error.code && ++tries < TRIES) {
             task_sleep(TRY_AGAIN_NS);
             status = 0;
@@ -357,22 +392,38 @@ static int index_scan(struct save *save, struct store_session *store)
     return status ? status : part_end(save);
 }
 
-static int store_save(struct save *save, struct store *store)
+/* The tree is attached. */
+static int contents_save(struct save *save, struct tree *tree, struct store *store)
 {
     struct store_session *session = NULL;
     struct error error = {0};
-    int status = owner_attach(save->owner, save->session, store_tree(store));
+    int status = store ? store_session_create(&session, store, save->session, &error) : 0;
     if (status)
-        return tree_failed(save, status);
-    status = store_session_create(&session, store, save->session, &error);
-    if (status)
-        (void)pool_fail(save->pool, status, "%s", error.text);
-    else
-        status = index_scan(save, session);
+        return pool_fail(save->pool, status, "%s", error.text);
+    status = index_scan(save, tree, session);
     if (session)
         store_session_destroy(session);
-    (void)owner_detach(save->owner, save->session, store_tree(store)); /* it has no range of it */
     save->stats->indexes += !status;
+    return status;
+}
+
+static int tree_save(struct save *save, struct tree *tree)
+{
+    struct store *store = NULL;
+    struct error error = {0};
+    int status = owner_attach(save->owner, save->session, tree);
+    if (status)
+        return tree_failed(save, status);
+    status = store_wrap(&store, tree, &error);
+    if (status && status != BANYAN_EINVAL)
+        (void)pool_fail(save->pool, status, "%s", error.text);
+    else
+        status = contents_save(save, tree, store);
+    (void)owner_detach(save->owner, save->session, tree); /* it has no range of it */
+    if (store)
+        store_close(store);
+    else
+        tree_close(tree);
     return status;
 }
 
@@ -380,15 +431,15 @@ static int store_save(struct save *save, struct store *store)
  * new one has is behind the positions. */
 static int index_save(struct save *save, const struct persist_table_index *index)
 {
-    struct store *store = NULL;
+    struct tree *tree = NULL;
     save->index = index->number;
-    int status = store_open(&store, save->session, index->name, false);
+    int status = tree_open(save->session, index->name, &tree);
     if (status)
         return status == BANYAN_ENOTFOUND ? 0 : tree_failed(save, status);
-    if (tree_number(store_tree(store)) == index->number)
-        status = store_save(save, store);
-    store_close(store);
-    return status;
+    if (tree_number(tree) == index->number)
+        return tree_save(save, tree);
+    tree_close(tree);
+    return 0;
 }
 
 /* ---- the end ---- */
@@ -517,6 +568,7 @@ int save_make(struct owner *owner, struct tree_session *session, const struct sa
     save_upload_close(&save->upload);
     persist_table_free(&save->table);
     free(save->marks);
+    free(save->plain);
     free(save);
     return status;
 }
