@@ -3,7 +3,7 @@
 
 static bool on_disk(const struct owner *owner)
 {
-    return fabric_logs_on_disk(owner->fabric);
+    return tree_wants_logs(owner->compute);
 }
 
 void owner_unkept_row(const struct owner *owner, const struct format_range *range,

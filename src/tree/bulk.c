@@ -330,7 +330,7 @@ int tree_bulk_part(struct tree_session *session, struct tree_bulk *bulk, unsigne
     if (number >= bulk->parts || bulk->part[number].taken)
         return pool_fail(&session->pool, BANYAN_EINVAL, "a bulk load of %u parts has no part %u to load",
                          bulk->parts, number);
-    if (fabric_logs_on_disk(session->pool.fabric))
+    if (tree_wants_logs(session->compute))
         return pool_fail(&session->pool, BANYAN_ENOTSUP,
                          "index %s: memory nodes keep on their disks what owners log, and a bulk load logs "
                          "nothing: put the entries instead",

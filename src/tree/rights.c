@@ -104,10 +104,15 @@ const struct tree_row *tree_table_find(const struct tree_table *table, struct fo
 
 /* ---- the compute node's ---- */
 
+bool tree_wants_logs(const struct tree_compute *compute)
+{
+    return !compute->switches.unlogged && fabric_logs_on_disk(pool_fabric(compute->pool));
+}
+
 struct tree_rights *tree_rights_acquire(struct tree_compute *compute, uint32_t entry, uint16_t generation)
 {
     const bool owned = compute->switches.ownership == TREE_OWNERSHIP_ALL;
-    const bool unkept = fabric_logs_on_disk(pool_fabric(compute->pool));
+    const bool unkept = tree_wants_logs(compute);
     struct tree_rights *fresh = calloc(1, sizeof *fresh);
     if (!fresh || !(fresh->table = table_whole(owned ? TREE_OWNED : TREE_SHARED, unkept))) {
         free(fresh);

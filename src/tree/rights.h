@@ -202,6 +202,8 @@ void tree_compute_set_forward(struct tree_compute *compute, const struct tree_fo
 /* The number by which nodes and requests name the index: its entry in the catalogue and that entry's
  * generation. */
 uint16_t tree_number(const struct tree *tree);
+/* Whether memory nodes keep on disks what owners log, so that nothing else may be changed. Any thread. */
+bool tree_wants_logs(const struct tree_compute *compute);
 const char *tree_name(const struct tree *tree);
 
 #endif

@@ -48,6 +48,8 @@ struct tree_switches {
     uint32_t handover;    /* handovers of a lock in a row; 0: off */
     bool snapshot;        /* hand the node's content over with the lock */
     bool delegate;        /* leave a write to the holder of the lock that it waits for (flat combining) */
+    bool unlogged;        /* where memory nodes keep on disks what owners log, change also what nobody logs, so
+                             that it comes to no disk: for simulations and experiments */
     int write_unit;       /* enum tree_write_unit */
     int read_unit;        /* enum tree_read_unit */
     bool node_check;      /* a point read that fetches a whole leaf wants the whole of it to fit together */
