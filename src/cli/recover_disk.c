@@ -134,7 +134,7 @@ static void tell_part(void *context, const char *why)
     fprintf(stderr, "LOST: %s\n", why);
 }
 
-/* P12. */
+/* P13. */
 static int checkpoint_open(struct recovery *recovery, struct error *error)
 {
     struct persist_checkpoint_claim claims[DIRECTORIES_MAX];

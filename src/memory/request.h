@@ -332,7 +332,7 @@ struct memory_peers_reply {
 
 /*
  * SAVE: a memory node's part in a checkpoint of the whole cluster, which one compute node makes
- * (persist/saving.h, save/save.h; docs/internals/durability.md, P10 to P14). One compute node at a time holds
+ * (persist/saving.h, save/save.h; docs/internals/durability.md, P11 to P15). One compute node at a time holds
  * it. TAKE, LEAVE and LOOK are done when they are answered. The other actions are done by the thread of the
  * memory node's disk: `busy` in the reply to a LOOK says that it has not ended yet, then `status` what came
  * of it. BANYAN_EBUSY: another compute node holds it, or an action is under way. BANYAN_EINVAL: the action

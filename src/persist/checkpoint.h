@@ -1,6 +1,6 @@
 /*
  * checkpoint.h - reads back a cluster's checkpoint from the memory nodes' directories, with what their
- * journals have laid over it (docs/internals/durability.md, P10 to P14). For `banyan recover`.
+ * journals have laid over it (docs/internals/durability.md, P11 to P15). For `banyan recover`.
  *
  * One thread. Opening reads each part once, to find a copy of it that is whole; telling reads it once more.
  */
@@ -28,7 +28,7 @@ struct persist_checkpoint_claim {
     uint32_t node;
     uint64_t committed, prepared;
 };
-/* Which checkpoint counts for all (P12); 0: none does. BANYAN_ECORRUPT: a directory does not have it. */
+/* Which checkpoint counts for all (P13); 0: none does. BANYAN_ECORRUPT: a directory does not have it. */
 int persist_checkpoint_choose(const struct persist_checkpoint_claim *claims, uint16_t count, uint64_t *number,
                               struct error *error);
 

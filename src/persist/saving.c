@@ -58,7 +58,7 @@ static uint64_t journal_bytes(const struct persist_saving *saving)
 
 /* How long the journal may become while no checkpoint is made: a checkpoint takes a quarter more than the one
  * before, or as much as the journal, and the old one stays until then. An eighth is for what is logged
- * meanwhile (P14). */
+ * meanwhile (P15). */
 static int journal_most(const struct persist_saving *saving, uint64_t *most, uint64_t *all,
                         struct error *error)
 {

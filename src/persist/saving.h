@@ -1,7 +1,7 @@
 /*
  * saving.h - a memory node's part in a checkpoint of the whole cluster: it keeps the parts that a compute
  * node hands over, and makes its journal's beginning unneeded when all memory nodes have theirs (the actions
- * of SAVE, memory/request.h; docs/internals/durability.md, P10 to P14).
+ * of SAVE, memory/request.h; docs/internals/durability.md, P11 to P15).
  *
  * Calls of compute nodes come on any thread, and do not wait: what takes time is done by the thread of the
  * memory node's disk, which alone touches files. Costs that thread a copy and a checksum of each byte of a
@@ -46,7 +46,7 @@ size_t persist_saving_reply_bytes(const struct memory_save_reply *reply);
  * on the disk. */
 void persist_saving_step(struct persist_saving *saving, bool safe);
 /* The disk's thread, before a pass: whether the journal may grow now. BANYAN_ENOSPC: a checkpoint needs the
- * room that is left, and comes first (P14). */
+ * room that is left, and comes first (P15). */
 int persist_saving_may_grow(struct persist_saving *saving, struct error *error);
 
 #endif

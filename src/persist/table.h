@@ -1,6 +1,6 @@
 /*
  * table.h - the table of a cluster's checkpoint: which parts it has, on which memory nodes, of which indexes,
- * and which of the logs' entries it makes unneeded (docs/internals/durability.md, P11). Each memory node has
+ * and which of the logs' entries it makes unneeded (docs/internals/durability.md, P12). Each memory node has
  * a copy. Pure; the bytes that are decoded may be anything. All numbers are little-endian.
  *
  *   header  0  8  "BNYNSAVE"

@@ -1,5 +1,5 @@
 /*
- * floors.h - which entries of owners' logs a checkpoint that is scanned from now on makes unneeded (P11 of
+ * floors.h - which entries of owners' logs a checkpoint that is scanned from now on makes unneeded (P12 of
  * docs/internals/durability.md). Private to src/save/.
  */
 #ifndef SAVE_FLOORS_H

@@ -123,7 +123,7 @@ static void leave(struct save *save)
         pool_block_release(save->pool, save->nodes[i].block, save->nodes[i].block_bytes);
 }
 
-/* ---- what another compute node has left (P12) ---- */
+/* ---- what another compute node has left (P13) ---- */
 
 static int resolve_one(struct save *save, uint64_t number)
 {

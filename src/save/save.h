@@ -1,6 +1,6 @@
 /*
  * save.h - a checkpoint of a whole cluster: all keys of all indexes, on the disks of the memory nodes, so
- * that their journals become short (docs/internals/durability.md, P10 to P14).
+ * that their journals become short (docs/internals/durability.md, P11 to P15).
  *
  * One compute node makes it, beside the load, with one task: it holds all memory nodes for it (SAVE of
  * memory/request.h), notes up to where each one's journal is made unneeded, scans all indexes, and sends what

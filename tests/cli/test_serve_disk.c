@@ -73,9 +73,9 @@ static void nothing_to_save(struct scene *scene, const char *name, const char *c
                             const char *durability)
 {
     static const char *const saving[] = {"SAVE", "BGSAVE", "BGREWRITEAOF"};
-    static const char nothing[] =
-        "-ERR this server keeps nothing on a disk: start it, or its memory nodes, with --data and --durability "
-        "disk-second or disk-always";
+    static const char nothing[] = "-ERR this server keeps nothing on a disk: start it, or its memory nodes, "
+                                  "with --data and --durability "
+                                  "disk-second or disk-always";
     const long long before = time(NULL);
     struct process *server = process_start(scene, name, arguments);
     redisContext *client = client_of(server, 0);

@@ -141,7 +141,7 @@ static int choose(struct persist_checkpoint_claim a, struct persist_checkpoint_c
     return persist_checkpoint_choose(claims, 2, number, &error);
 }
 
-/* P12: one that counts anywhere counts for all, which have prepared it at least; one that was prepared alone
+/* P13: one that counts anywhere counts for all, which have prepared it at least; one that was prepared alone
  * never does. */
 static void test_choose(void **state)
 {
