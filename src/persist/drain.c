@@ -48,7 +48,7 @@ struct persist_drain {
     struct segment *segments; /* owned */
     uint32_t segment_count, segment_capacity;
     struct persist_pieces *pieces; /* owned */
-    struct persist_names *names; /* owned; NULL: the catalogue lies elsewhere */
+    struct persist_names *names;   /* owned; NULL: the catalogue lies elsewhere */
     struct copied_list spare;
     uint8_t *image;  /* owned: of the segment that is looked at */
     uint8_t *record; /* owned: JOURNAL_LENGTH_MAX */

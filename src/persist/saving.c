@@ -67,7 +67,8 @@ static int journal_most(const struct persist_saving *saving, uint64_t *most, uin
     if (status)
         return status;
     const uint64_t used = disk_used(saving->parts.disk);
-    *all = rest < UINT64_MAX - used ? used + rest : UINT64_MAX; /* a disk without a limit has that much left */
+    *all =
+        rest < UINT64_MAX - used ? used + rest : UINT64_MAX; /* a disk without a limit has that much left */
     const uint64_t checkpoint = manifest_bytes(&saving->manifest);
     const uint64_t needed = *all / 8 + checkpoint / 4 * 9;
     *most = needed < *all ? *all - needed : 0;

@@ -51,7 +51,7 @@ struct server_options {
      * Whoever gave it stops it when server_join has returned. NULL: nothing does. */
     struct durable *durable;
     struct server_saver saver; /* of a cluster's checkpoints; `begin` NULL: there is none */
-    bool owns_all; /* `compute` owns each index that it opens (switch `ownership`); for figures */
+    bool owns_all;             /* `compute` owns each index that it opens (switch `ownership`); for figures */
     void (*tick)(void *context); /* NULL, or called by the first thread ten times a second; must not wait */
     void *tick_context;
 };

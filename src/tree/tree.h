@@ -42,17 +42,17 @@ enum tree_ownership { TREE_OWNERSHIP_OFF, TREE_OWNERSHIP_ALL };
 
 struct tree_switches {
     int combine; /* enum pool_combine: off; writes: write-back + unlock (the paper); all: lock + read too */
-    int lock_region;      /* enum tree_lock_region */
-    int release;          /* enum tree_release: the command that frees a global lock */
-    bool local_locks;     /* local lock table with first-come-first-served queues */
-    uint32_t handover;    /* handovers of a lock in a row; 0: off */
-    bool snapshot;        /* hand the node's content over with the lock */
-    bool delegate;        /* leave a write to the holder of the lock that it waits for (flat combining) */
-    bool unlogged;        /* where memory nodes keep on disks what owners log, change also what nobody logs, so
-                             that it comes to no disk: for simulations and experiments */
-    int write_unit;       /* enum tree_write_unit */
-    int read_unit;        /* enum tree_read_unit */
-    bool node_check;      /* a point read that fetches a whole leaf wants the whole of it to fit together */
+    int lock_region;   /* enum tree_lock_region */
+    int release;       /* enum tree_release: the command that frees a global lock */
+    bool local_locks;  /* local lock table with first-come-first-served queues */
+    uint32_t handover; /* handovers of a lock in a row; 0: off */
+    bool snapshot;     /* hand the node's content over with the lock */
+    bool delegate;     /* leave a write to the holder of the lock that it waits for (flat combining) */
+    bool unlogged;     /* where memory nodes keep on disks what owners log, change also what nobody logs, so
+                          that it comes to no disk: for simulations and experiments */
+    int write_unit;    /* enum tree_write_unit */
+    int read_unit;     /* enum tree_read_unit */
+    bool node_check;   /* a point read that fetches a whole leaf wants the whole of it to fit together */
     uint64_t cache_bytes; /* all that one compute node caches of an index */
     int cache_policy;     /* enum tree_cache_policy */
     double admission;     /* cache policy dex: how likely a leaf that was fetched is cached */
