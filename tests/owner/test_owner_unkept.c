@@ -170,7 +170,7 @@ static void rig_open(enum fabric_durability level, bool first_logs, bool second_
 {
     const struct memory_options options = {.pool_bytes = 32 << 20, .chunk_bytes = 64 << 10};
     struct error error = {0};
-    atomic_store_release(&disk, level);
+    atomic_store_release(&disk, (int)level);
     persists = 0;
     assert_int_equal(memory_node_create(&memory, &options, &error), 0);
     peers = fabric_local_peers_create(&error);
