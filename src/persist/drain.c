@@ -261,9 +261,10 @@ static bool copied_find(const struct copied_list *list, const struct copied *fra
 {
     while (*next < list->count && list->items[*next].position < frame->position)
         ++*next;
+    if (*next == list->count)
+        return false;
     const struct copied *found = &list->items[*next];
-    return *next < list->count && found->position == frame->position && found->bytes == frame->bytes &&
-           found->first == frame->first;
+    return found->position == frame->position && found->bytes == frame->bytes && found->first == frame->first;
 }
 
 /* P1. The next pass looks again at each place where no whole frame stands yet; and at each frame of which no

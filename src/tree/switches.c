@@ -123,6 +123,7 @@ int tree_switches_preset(struct tree_switches *switches, const char *name, struc
         switches->admission = 0.1;
         switches->shortcuts_only = false;
         switches->ownership = TREE_OWNERSHIP_OFF;
+        switches->unlogged = false;
         return 0;
     }
     return error_set(
