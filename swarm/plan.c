@@ -36,9 +36,6 @@ void swarm_plan_default(struct swarm_plan *plan)
                                 .events = 100000000};
     tree_switches_preset(&plan->switches, "banyan", &error);
     plan->switches.cache_bytes = UINT64_C(8) << 20;
-    /* Worlds share ranges, and fill their indexes before these have owners: the judge knows what is promised.
-     */
-    plan->switches.unlogged = true;
     sim_params_default(&plan->params);
     sim_faults_none(&plan->faults);
 }
