@@ -12,6 +12,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/atomic.h"
 #include "base/crc32c.h"
 #include "base/task.h"
 #include "client.h"
@@ -83,7 +84,8 @@ static int part(struct maker *maker, struct site *site, uint64_t number, uint32_
                 uint32_t check)
 {
     const uint32_t length = (uint32_t)strlen(text);
-    memcpy(site_pool(site, AT), text, length);
+    /* Atomic, as a NIC's writes are: the disk's thread reads these bytes. */
+    atomic_copy_to(site_pool(site, AT), text, length);
     int status = act(maker, (struct memory_save_request){.action = MEMORY_SAVE_WRITE,
                                                          .number = number,
                                                          .part = which,
