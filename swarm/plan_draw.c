@@ -225,6 +225,14 @@ static void draw_leaf_kind(struct swarm_plan *plan, uint64_t seed)
     plan->leaf_kind = random_chance(&random, 0.15) ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED;
 }
 
+/* Caches that keep no inner nodes of the lowest levels, or none at all. From dice of its own. */
+static void draw_cache_levels(struct swarm_plan *plan, uint64_t seed)
+{
+    struct random random;
+    random_seed(&random, random_mix(seed ^ UINT64_C(0xcac4e)));
+    plan->switches.cache_lowest = random_chance(&random, 0.1) ? 2 + (uint32_t)random_below(&random, 4) : 0;
+}
+
 /* How long a heartbeat takes and its echo. A lease that is not longer is over before the echo is there, so it
  * never lives, and no process may ever answer from its cache. */
 static uint32_t heartbeat_ns(const struct sim_params *params)
@@ -309,6 +317,7 @@ void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed)
         draw_workload(plan, &random);
         draw_delegation(plan, seed);
         draw_leaf_kind(plan, seed);
+        draw_cache_levels(plan, seed);
         draw_ranges(plan, seed);
     } while (swarm_plan_check(plan, &error)); /* some geometries do not fit together */
     if (plan->records && plan->ranges && plan->log)

@@ -123,7 +123,7 @@ static struct nodes *nodes_create(void)
         leaf_fill(nodes, i, &random);
     nodes->domain = epoch_domain_create();
     nodes->slot = nodes->domain ? epoch_slot_acquire(nodes->domain) : NULL;
-    nodes->cache = tree_cache_create(1 << 20, &nodes->layout);
+    nodes->cache = tree_cache_create(1 << 20, 1, &nodes->layout);
     if (nodes->slot && nodes->cache && inner_fill(nodes))
         return nodes;
     nodes_destroy(nodes);

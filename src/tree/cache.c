@@ -36,6 +36,7 @@ struct slab {
 struct tree_cache {
     struct spinlock lock;
     const struct format_layout *layout;
+    uint8_t lowest; /* level that is kept */
     uint64_t slab_bytes;
     struct slab *slabs;                 /* owned; frames are cut from them; freed with the cache */
     uint64_t slab_used;                 /* of the newest */
@@ -94,12 +95,13 @@ static uint32_t frame_bytes(const struct tree_frame *frame)
     return frame->room * ROOM_UNIT;
 }
 
-struct tree_cache *tree_cache_create(uint64_t bytes, const struct format_layout *layout)
+struct tree_cache *tree_cache_create(uint64_t bytes, uint8_t lowest, const struct format_layout *layout)
 {
     struct tree_cache *cache = calloc(1, sizeof *cache);
     if (!cache)
         return NULL;
     cache->layout = layout;
+    cache->lowest = lowest;
     cache->limit = bytes;
     cache->slab_bytes = bytes >= 8 * SLAB_LARGE ? SLAB_LARGE : SLAB_SMALL;
     cache->bucket_count = 1024;
@@ -157,6 +159,11 @@ void tree_cache_count(const struct tree_cache *cache, struct tree_cache_stats *s
                                        .admissions = cache->admissions,
                                        .evictions = cache->evictions};
     spinlock_unlock(&shared->lock);
+}
+
+bool tree_cache_keeps(const struct tree_cache *cache, uint8_t level)
+{
+    return level >= cache->lowest;
 }
 
 static struct tree_frame **bucket_of(const struct tree_cache *cache, gaddr address)
@@ -487,32 +494,60 @@ static void share_keep(struct tree_cache *cache, struct epoch_slot *slot)
     }
 }
 
+/* The frame that an image makes: what it takes, in units. 0: the node is malformed. */
+static uint32_t frame_decode(const struct format_layout *layout, const uint8_t *image,
+                             struct format_header *header, struct format_entry *entries)
+{
+    if (!format_header_decode(layout, image, header) || !header->level ||
+        !format_internal_decode(layout, image, header, entries))
+        return 0;
+    uint32_t room = frame_room(layout, header, entries);
+    return room < ROOMS_MAX ? room : 0;
+}
+
+struct tree_frame *tree_frame_create(const struct format_layout *layout, gaddr address, const uint8_t *image,
+                                     struct format_entry *entries)
+{
+    struct format_header header;
+    uint32_t room = frame_decode(layout, image, &header, entries);
+    struct tree_frame *frame = room ? aligned_alloc(ROOM_UNIT, room * ROOM_UNIT) : NULL;
+    if (!frame)
+        return NULL;
+    frame->room = (uint16_t)room;
+    frame_build(layout, frame, address, &header, entries);
+    frame->place = UINT32_MAX; /* not in a cache: must not be swizzled to */
+    return frame;
+}
+
+void tree_frame_free(struct tree_frame *frame)
+{
+    assert(frame->place == UINT32_MAX && !frame->parent && !frame->cached_children);
+    free(frame);
+}
+
 bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr address,
                         const uint8_t *image, struct format_entry *entries)
 {
     struct tree_frame *gone[EVICTIONS_MAX + 1];
     struct format_header header;
     uint32_t count = 0;
-    if (!format_header_decode(cache->layout, image, &header) || !header.level ||
-        !format_internal_decode(cache->layout, image, &header, entries))
+    uint32_t room = frame_decode(cache->layout, image, &header, entries);
+    if (!room)
         return false;
-    uint32_t room = frame_room(cache->layout, &header, entries);
-    if (room >= ROOMS_MAX)
-        return false;
+    if (!tree_cache_keeps(cache, header.level))
+        return true;
     spinlock_lock(&cache->lock);
     struct tree_frame *frame = frame_take(cache, room);
     spinlock_unlock(&cache->lock);
-    bool built = frame != NULL;
-    if (built)
-        frame_build(cache->layout, frame, address, &header, entries);
+    if (!frame)
+        return false;
+    frame_build(cache->layout, frame, address, &header, entries);
     spinlock_lock(&cache->lock);
-    if (built) {
-        struct tree_frame *older = find_locked(cache, address);
-        if (older)
-            frame_remove(cache, gone[count++] = older);
-        built = frame_publish(cache, frame);
-    }
-    if (frame && !built)
+    struct tree_frame *older = find_locked(cache, address);
+    if (older)
+        frame_remove(cache, gone[count++] = older);
+    bool built = frame_publish(cache, frame);
+    if (!built)
         frame_return(cache, frame);
     while (built && !cache->owned && cache->bytes > cache->limit && cache->count > FRAMES_MIN &&
            count <= EVICTIONS_MAX - 1) {

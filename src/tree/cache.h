@@ -48,20 +48,30 @@ struct tree_frame {
     uint64_t heads[] __attribute__((aligned(64)));
 };
 
-struct tree_cache *tree_cache_create(uint64_t bytes, const struct format_layout *layout);
+/* `lowest`: the lowest level whose nodes are kept, 1 for all (Cell §3 leaves the lowest out, so that a small
+ * tree behaves as the lower part of a much larger one). */
+struct tree_cache *tree_cache_create(uint64_t bytes, uint8_t lowest, const struct format_layout *layout);
 void tree_cache_destroy(struct tree_cache *cache);
 /* Before anything is cached: the frames share one budget with what is cached of owned ranges, instead of one
  * of their own. */
 void tree_cache_share(struct tree_cache *cache, struct owned_cache *owned);
 /* In an epoch. NULL when it is not cached under this tag. */
 struct tree_frame *tree_cache_find(struct tree_cache *cache, struct format_link link);
+bool tree_cache_keeps(const struct tree_cache *cache, uint8_t level);
 /*
- * Decodes a valid image into a frame and publishes it in place of an older one; false if the node is
- * malformed or memory short. `entries` is room to work in, FORMAT_ENTRIES_MAX of them: too much for a fiber's
- * stack.
+ * Decodes a valid image into a frame and publishes it in place of an older one; does nothing for a level that
+ * is not kept; false if the node is malformed or memory short. `entries` is room to work in,
+ * FORMAT_ENTRIES_MAX of them: too much for a fiber's stack.
  */
 bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr address,
                         const uint8_t *image, struct format_entry *entries);
+/*
+ * A frame of a level that is not kept, for one descent: it is the caller's alone, is never found by others,
+ * and is freed with tree_frame_free. Allocates. NULL as with tree_cache_install.
+ */
+struct tree_frame *tree_frame_create(const struct format_layout *layout, gaddr address, const uint8_t *image,
+                                     struct format_entry *entries);
+void tree_frame_free(struct tree_frame *frame);
 void tree_cache_forget(struct tree_cache *cache, struct epoch_slot *slot, struct format_link link);
 /* In an epoch: the frame was used. */
 void tree_cache_touch(struct tree_cache *cache, struct tree_frame *frame);

@@ -201,7 +201,8 @@ static int tree_make(struct tree_session *session, const char *name, const struc
     tree->root_word = entry_address(number) + offsetof(struct format_catalogue_entry, root);
     strcpy(tree->name, name);
     tree->rights = tree_rights_acquire(session->compute, number, generation);
-    tree->cache = tree_cache_create(session->compute->switches.cache_bytes, &tree->layout);
+    tree->cache = tree_cache_create(session->compute->switches.cache_bytes,
+                                    (uint8_t)session->compute->switches.cache_lowest, &tree->layout);
     if (!tree->cache || !tree->rights)
         status = pool_fail_memory(&session->pool);
     /* Where READs are mapped memory there is nothing to gain. */

@@ -152,6 +152,7 @@ struct descent {
     uint8_t at;              /* link's level */
     bool direct;
     uint32_t fresh; /* bit per level: fetched during this call (the root's parent: the root word was read) */
+    struct tree_frame *passing; /* list of what this call has fetched and the cache does not keep; owned */
     /* DESCENT_GAP: just below this key; DESCENT_HELP: this is the missing separator, of sibling */
     struct format_key_copy bound;
     struct format_link sibling;
@@ -205,7 +206,58 @@ static bool frame_follows(const struct tree *tree, const struct tree_frame *left
            (!frame->has_upper || format_key_compare(lower, frame_upper(tree, frame, &behind)) < 0);
 }
 
-/* Follows cached frames from descent->link down to the wanted level. */
+static struct tree_frame *passing_find(struct tree_frame *passing, struct format_link link)
+{
+    while (passing && !format_link_equal(passing->link, link))
+        passing = passing->next;
+    return passing;
+}
+
+struct tree_frame *tree_frame_find(struct tree_session *session, struct tree *tree, struct format_link link)
+{
+    struct tree_frame *frame = tree_cache_find(tree->cache, link);
+    return frame ? frame : passing_find(session->passing, link);
+}
+
+void tree_passing_free(struct tree_frame *passing)
+{
+    while (passing) {
+        struct tree_frame *frame = passing;
+        passing = frame->next;
+        tree_frame_free(frame);
+    }
+}
+
+/* Forgets the frame under this link, wherever it is. */
+static void descent_forget(struct tree_session *session, struct tree *tree, struct descent *descent,
+                           struct format_link link)
+{
+    tree_cache_forget(tree->cache, session->pool.epoch, link);
+    for (struct tree_frame **at = &descent->passing; *at; at = &(*at)->next)
+        if (format_link_equal((*at)->link, link)) {
+            struct tree_frame *frame = *at;
+            *at = frame->next;
+            tree_frame_free(frame);
+            return;
+        }
+}
+
+/* The frame that descent->link leads to, in the cache or fetched by this call; NULL: it is to be fetched.
+ * `above`: the frame whose `entry` is the link, where that is how the way came. */
+static struct tree_frame *descent_frame(struct tree *tree, const struct descent *descent,
+                                        struct tree_frame *above, uint32_t entry)
+{
+    bool swizzled = above && above->children;
+    struct tree_frame *frame = swizzled ? atomic_load_acquire(&above->children[entry]) : NULL;
+    if (frame && format_link_equal(frame->link, descent->link))
+        return frame;
+    frame = tree_cache_find(tree->cache, descent->link);
+    if (frame && swizzled)
+        tree_cache_swizzle(tree->cache, above, entry, frame);
+    return frame ? frame : passing_find(descent->passing, descent->link);
+}
+
+/* Follows frames from descent->link down to the wanted level. */
 static enum descent_verdict descend(struct tree_session *session, struct tree *tree, struct descent *descent)
 {
     struct tree_frame *above = NULL, *left = NULL, *frame = NULL;
@@ -213,15 +265,7 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
     enum descent_verdict verdict = DESCENT_FOUND;
     struct tree_key_room room;
     while (descent->at > descent->level) {
-        if (above && above->children)
-            frame = atomic_load_acquire(&above->children[entry]);
-        else
-            frame = NULL;
-        if (!frame || !format_link_equal(frame->link, descent->link)) {
-            frame = tree_cache_find(tree->cache, descent->link);
-            if (frame && above && above->children)
-                tree_cache_swizzle(tree->cache, above, entry, frame);
-        }
+        frame = descent_frame(tree, descent, above, entry);
         if (!frame) {
             verdict = DESCENT_MISS;
             break;
@@ -244,7 +288,7 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
                 break;
             }
             if (descent->parent.address)
-                tree_cache_forget(tree->cache, session->pool.epoch, descent->parent);
+                descent_forget(session, tree, descent, descent->parent);
             else
                 tree_root_forget(tree);
             descent->left = frame->link;
@@ -273,19 +317,21 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
 }
 
 /* The descent came to a node that is no longer there: forgets the frames, or the root, that led to it. */
-static void forget_way(struct tree_session *session, struct tree *tree, const struct descent *descent)
+static void forget_way(struct tree_session *session, struct tree *tree, struct descent *descent)
 {
     if (descent->left.address)
-        tree_cache_forget(tree->cache, session->pool.epoch, descent->left);
+        descent_forget(session, tree, descent, descent->left);
     if (descent->parent.address)
-        tree_cache_forget(tree->cache, session->pool.epoch, descent->parent);
+        descent_forget(session, tree, descent, descent->parent);
     else
         tree_root_forget(tree);
 }
 
-int tree_frame_fetch(struct tree_session *session, struct tree *tree, struct format_link link, uint8_t level)
+int tree_frame_fetch(struct tree_session *session, struct tree *tree, struct format_link link, uint8_t level,
+                     struct tree_frame **passing)
 {
     struct format_header header;
+    *passing = NULL;
     session->stats.cache_misses++;
     int status = internal_fetch(session, tree, link, level, session->scratch, &header);
     if (status)
@@ -296,16 +342,25 @@ int tree_frame_fetch(struct tree_session *session, struct tree *tree, struct for
     }
     if (!format_internal_decode(&tree->layout, session->scratch, &header, session->internal))
         return pool_corrupt(&session->pool, link.address, "an internal node's entries are malformed");
-    if (!tree_cache_install(tree->cache, session->pool.epoch, link.address, session->scratch,
-                            session->internal))
-        return pool_fail_memory(&session->pool);
-    return 0;
+    bool made;
+    if (tree_cache_keeps(tree->cache, level))
+        made = tree_cache_install(tree->cache, session->pool.epoch, link.address, session->scratch,
+                                  session->internal);
+    else
+        made =
+            (*passing = tree_frame_create(&tree->layout, link.address, session->scratch, session->internal));
+    return made ? 0 : pool_fail_memory(&session->pool);
 }
 
-/* Fetches the node that the descent lacks into the cache. */
+/* Fetches the node that the descent lacks. */
 static int fetch_missing(struct tree_session *session, struct tree *tree, struct descent *descent)
 {
-    int status = tree_frame_fetch(session, tree, descent->link, descent->at);
+    struct tree_frame *passing;
+    int status = tree_frame_fetch(session, tree, descent->link, descent->at, &passing);
+    if (passing) {
+        passing->next = descent->passing;
+        descent->passing = passing;
+    }
     if (status == TREE_RESTART) {
         forget_way(session, tree, descent);
         return tree_restart(session, descent->link.address);
@@ -328,53 +383,52 @@ static int start_at_root(struct tree_session *session, struct tree *tree, struct
     return descent->at < descent->level ? TREE_LOW : 0;
 }
 
-int tree_locate(struct tree_session *session, struct tree *tree, struct format_key key, bool before,
-                uint8_t level, struct tree_path *path)
+static int locate(struct tree_session *session, struct tree *tree, struct descent *descent,
+                  struct tree_path *path)
 {
-    struct descent descent = {
-        .key = key, .before = before, .level = level, .head = format_key_head(key), .eight = key.length == 8};
+    const uint8_t level = descent->level;
     struct tree_path across = {0}; /* beyond a gap: where to go on instead of at the root */
     uint8_t across_level = 0;
     for (;;) {
         int status = 0;
         if (across.link.address) {
-            descent.link = across.link;
-            descent.parent = across.parent;
-            descent.left = (struct format_link){0};
-            descent.at = across_level;
-            descent.direct = false;
+            descent->link = across.link;
+            descent->parent = across.parent;
+            descent->left = (struct format_link){0};
+            descent->at = across_level;
+            descent->direct = false;
         } else {
-            status = start_at_root(session, tree, &descent);
+            status = start_at_root(session, tree, descent);
             if (status)
                 return status;
         }
         epoch_enter(session->pool.epoch);
-        enum descent_verdict verdict = descend(session, tree, &descent);
+        enum descent_verdict verdict = descend(session, tree, descent);
         epoch_leave(session->pool.epoch);
         switch (verdict) {
         case DESCENT_FOUND:
-            *path = (struct tree_path){.link = descent.link,
-                                       .parent = descent.parent,
-                                       .direct = descent.direct,
-                                       .fresh = descent.fresh & 1u << (level + 1)};
+            *path = (struct tree_path){.link = descent->link,
+                                       .parent = descent->parent,
+                                       .direct = descent->direct,
+                                       .fresh = descent->fresh & 1u << (level + 1)};
             return 0;
         case DESCENT_MISS:
-            status = fetch_missing(session, tree, &descent);
+            status = fetch_missing(session, tree, descent);
             if (!status && session->restarts && across.link.address)
                 across.link.address = GADDR_NULL; /* it may have led astray: from the root again */
             break;
         case DESCENT_ASTRAY:
-            forget_way(session, tree, &descent);
-            tree_cache_forget(tree->cache, session->pool.epoch, descent.link);
+            forget_way(session, tree, descent);
+            descent_forget(session, tree, descent, descent->link);
             across.link.address = GADDR_NULL;
-            status = tree_astray(session, descent.link.address);
+            status = tree_astray(session, descent->link.address);
             break;
         case DESCENT_GAP:
-            if (!format_key_compare(format_key_of(&descent.bound), format_key_least(&tree->layout)))
-                return pool_corrupt(&session->pool, descent.parent.address,
+            if (!format_key_compare(format_key_of(&descent->bound), format_key_least(&tree->layout)))
+                return pool_corrupt(&session->pool, descent->parent.address,
                                     "the leftmost node of its level begins with a gap");
-            status = tree_locate(session, tree, format_key_of(&descent.bound), true, descent.at, &across);
-            across_level = descent.at;
+            status = tree_locate(session, tree, format_key_of(&descent->bound), true, descent->at, &across);
+            across_level = descent->at;
             if (!status && across_level == level) {
                 *path = across;
                 path->direct = path->fresh = false;
@@ -382,8 +436,8 @@ int tree_locate(struct tree_session *session, struct tree *tree, struct format_k
             }
             break;
         case DESCENT_HELP:
-            status = tree_parent_insert(session, tree, (uint8_t)(descent.at + 1),
-                                        format_key_of(&descent.bound), descent.sibling);
+            status = tree_parent_insert(session, tree, (uint8_t)(descent->at + 1),
+                                        format_key_of(&descent->bound), descent->sibling);
             if (status == BANYAN_ENOSPC)
                 status = 0; /* no room to help: the sibling link will do */
             break;
@@ -391,6 +445,23 @@ int tree_locate(struct tree_session *session, struct tree *tree, struct format_k
         if (status)
             return status;
     }
+}
+
+int tree_locate(struct tree_session *session, struct tree *tree, struct format_key key, bool before,
+                uint8_t level, struct tree_path *path)
+{
+    struct descent descent = {
+        .key = key, .before = before, .level = level, .head = format_key_head(key), .eight = key.length == 8};
+    tree_passing_free(session->passing);
+    session->passing = NULL;
+    int status = locate(session, tree, &descent, path);
+    /* In front of what a call within this one has left, whose path it may return. */
+    struct tree_frame **end = &descent.passing;
+    while (*end)
+        end = &(*end)->next;
+    *end = session->passing;
+    session->passing = descent.passing;
+    return status;
 }
 
 void tree_path_forget(struct tree_session *session, struct tree *tree, const struct tree_path *path)

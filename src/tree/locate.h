@@ -27,9 +27,18 @@ void tree_path_forget(struct tree_session *session, struct tree *tree, const str
  * not know of the sibling, posts the missing entry. `upper` is the node's upper fence key. */
 int tree_path_right(struct tree_session *session, struct tree *tree, struct tree_path *path,
                     struct format_key upper, struct format_link sibling, uint8_t level);
-/* Fetches an internal node into the cache. 0, TREE_RESTART (another node lies there now, or a dead one), or
- * an error. */
-int tree_frame_fetch(struct tree_session *session, struct tree *tree, struct format_link link, uint8_t level);
+struct tree_frame;
+/* In an epoch. The frame of a node that the last tree_locate of this session came by, a path's parent mostly:
+ * in the cache or, of a level that the cache does not keep, until the session's next tree_locate. NULL: it
+ * has left the cache. */
+struct tree_frame *tree_frame_find(struct tree_session *session, struct tree *tree, struct format_link link);
+/* Frees what the last tree_locate has left. */
+void tree_passing_free(struct tree_frame *passing);
+/* Fetches an internal node into the cache; where the cache does not keep its level, into *passing, which the
+ * caller frees (tree_frame_free), else NULL. 0, TREE_RESTART (another node lies there now, or a dead
+ * one), or an error. */
+int tree_frame_fetch(struct tree_session *session, struct tree *tree, struct format_link link, uint8_t level,
+                     struct tree_frame **passing);
 
 /* The root and its level, read where they are not known. */
 int tree_root_get(struct tree_session *session, struct tree *tree, struct format_link *root, uint8_t *level);

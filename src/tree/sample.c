@@ -88,15 +88,19 @@ static int walk(struct sample *sample)
     sample->weight = 1;
     sample->bounded = false;
     format_key_store(&sample->from, format_key_least(&tree->layout));
+    struct tree_frame *passing = NULL;
     for (bool fetched = false; level > 0;) {
         epoch_enter(session->pool.epoch);
-        struct tree_frame *frame = tree_cache_find(tree->cache, link);
+        struct tree_frame *frame = passing ? passing : tree_cache_find(tree->cache, link);
         bool found = frame && frame->level == level;
         if (found) {
             tree_cache_touch(tree->cache, frame);
             choose(sample, frame, format_link_equal(link, root), &link);
         }
         epoch_leave(session->pool.epoch);
+        if (passing)
+            tree_frame_free(passing);
+        passing = NULL;
         if (found) {
             session->stats.cache_hits++;
             fetched = false;
@@ -107,7 +111,7 @@ static int walk(struct sample *sample)
         }
         if (fetched) /* evicted at once */
             return TREE_RESTART;
-        status = tree_frame_fetch(session, tree, link, level);
+        status = tree_frame_fetch(session, tree, link, level, &passing);
         if (status == TREE_RESTART)
             tree_root_forget(tree); /* or below it: the scan that follows finds out and forgets the frame */
         if (status)

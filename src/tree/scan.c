@@ -117,7 +117,7 @@ static int look_ahead(struct scan *scan, struct ahead *ahead)
         return 0;
     uint32_t wanted = leaves_wanted(scan);
     epoch_enter(session->pool.epoch);
-    struct tree_frame *frame = tree_cache_find(tree->cache, ahead->path.parent);
+    struct tree_frame *frame = tree_frame_find(session, tree, ahead->path.parent);
     uint32_t entry = frame ? tree_frame_search(&tree->layout, frame, position, before) : 0;
     while (frame && ahead->count < wanted) {
         if (before ? !entry : entry + 1 >= frame->count)

@@ -13,6 +13,7 @@
 #include "tree/access.h"
 #include "tree/announce.h"
 #include "tree/index.h"
+#include "tree/locate.h"
 
 /* ---- life ---- */
 
@@ -102,6 +103,7 @@ void tree_session_destroy(struct tree_session *session)
     free(session->entries);
     free(session->keys);
     free(session->gather);
+    tree_passing_free(session->passing);
     unmerged_run_free(&session->run);
     tree_drop_abandon(session);
     free(session);

@@ -152,6 +152,7 @@ struct tree_session {
     uint8_t *keys;                   /* the entries' keys, where they must be put together; owned */
     uint32_t entries_capacity, keys_capacity;
     struct tree_gather *gather; /* of keyblocks.c; owned */
+    struct tree_frame *passing; /* of locate.c: what the cache does not keep; owned */
     struct tree_drop *drop;     /* of drop.c, while it drops an index; owned */
     gaddr visited_block;        /* of the key of the entry that a scan is visiting */
     gaddr stranger;             /* key block that did not hold its slot's key when a leaf was last laid out */

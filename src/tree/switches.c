@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "format/header.h"
+
 static const char *const combine_choices[] = {"off", "writes", "all", NULL};
 static const char *const region_choices[] = {"onchip", "dram", NULL};
 static const char *const release_choices[] = {"write", "faa", NULL};
@@ -45,6 +47,10 @@ const struct option_entry tree_switches_table[] = {
     {"cache-bytes", OPTION_U64, FIELD(cache_bytes), 0, 0, NULL, "bytes",
      "room for what one compute node caches of an index: internal nodes, and leaves and entries of ranges "
      "that it owns"},
+    {"cache-lowest", OPTION_U32, FIELD(cache_lowest), 0, FORMAT_LEVEL_MAX, NULL, NULL,
+     "the lowest level of internal nodes that is cached, counted from 1 right above the leaves; what lies "
+     "below is read by each operation anew (Cell §4: 4, so that a small tree behaves as a much larger one "
+     "would); 0 and 1: all are cached"},
     {"cache-policy", OPTION_CHOICE, FIELD(cache_policy), 0, 0, tree_cache_policies, NULL,
      "what is cached of owned ranges: inner (internal nodes only), dex (leaves too: DEX §5), dinomo (entries "
      "too: Dinomo §3.3) or banyan (leaves and entries, by the round trips that they save)"},
@@ -120,6 +126,7 @@ int tree_switches_preset(struct tree_switches *switches, const char *name, struc
         switches->read_unit = presets[i].read;
         switches->node_check = presets[i].check;
         switches->cache_policy = presets[i].policy;
+        switches->cache_lowest = 0;
         switches->admission = 0.1;
         switches->shortcuts_only = false;
         switches->ownership = TREE_OWNERSHIP_OFF;

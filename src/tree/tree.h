@@ -53,10 +53,11 @@ struct tree_switches {
     int write_unit;    /* enum tree_write_unit */
     int read_unit;     /* enum tree_read_unit */
     bool node_check;   /* a point read that fetches a whole leaf wants the whole of it to fit together */
-    uint64_t cache_bytes; /* all that one compute node caches of an index */
-    int cache_policy;     /* enum tree_cache_policy */
-    double admission;     /* cache policy dex: how likely a leaf that was fetched is cached */
-    bool shortcuts_only;  /* cache policies dinomo and banyan: no values that cost more than a shortcut */
+    uint64_t cache_bytes;  /* all that one compute node caches of an index */
+    uint32_t cache_lowest; /* the lowest level of internal nodes that is cached; 0, 1: all are */
+    int cache_policy;      /* enum tree_cache_policy */
+    double admission;      /* cache policy dex: how likely a leaf that was fetched is cached */
+    bool shortcuts_only;   /* cache policies dinomo and banyan: no values that cost more than a shortcut */
     int ownership; /* enum tree_ownership; all: every index that is opened is this process's (rights.h) */
 };
 extern const struct option_entry tree_switches_table[];

@@ -132,6 +132,45 @@ static void costs_of_variable_keys(void **state)
     assert_true(costs.scan <= 2.0);
 }
 
+/* ---- levels that the cache does not keep (Cell §4): each costs an operation a round trip ---- */
+
+#define LEVELS_SEEN 2u
+
+static void measure_levels(struct world_task *task)
+{
+    double *hit = task->world->context;
+    for (unsigned i = 0; i < KEYS; i++)
+        world_operate(task, HISTORY_GET, existing(i), 0); /* every inner node that is kept is cached now */
+    *hit = per_operation(task, HISTORY_GET, 0, 0);
+}
+
+static void costs_of_levels_that_are_not_kept(void **state)
+{
+    double hits[LEVELS_SEEN + 1];
+    for (uint32_t lowest = 0; lowest <= LEVELS_SEEN; lowest++) {
+        struct world world;
+        struct world_options options;
+        struct tree_switches switches;
+        world_options_default(&options);
+        tree_switches_preset(&switches, "banyan", NULL);
+        switches.cache_bytes = 8 << 20;
+        switches.cache_lowest = lowest;
+        options.switches = &switches;
+        options.geometry.internal_bytes = 512; /* many levels */
+        int status = world_create(&world, &options);
+        world.context = &hits[lowest];
+        status = status ? status : world_run_one(&world, 0, fill);
+        status = status ? status : world_run_one(&world, 0, measure_levels);
+        struct error error = world.error;
+        world_destroy(&world);
+        if (status)
+            fail_msg("%d: %s", status, error.text);
+    }
+    assert_true(hits[0] == 1.0);
+    for (uint32_t lowest = 1; lowest <= LEVELS_SEEN; lowest++)
+        assert_true(hits[lowest] == lowest);
+}
+
 /* ---- an owned range (O5): no command but reads and writes of the leaf itself ---- */
 
 struct owned_costs {
@@ -483,7 +522,7 @@ int main(void)
         cmocka_unit_test(costs_of_variable_keys),  cmocka_unit_test(costs_of_long_keys),
         cmocka_unit_test(costs_of_owned_ranges),   cmocka_unit_test(costs_of_cached_ranges),
         cmocka_unit_test(costs_of_placed_entries), cmocka_unit_test(handed_over_with_a_snapshot),
-        cmocka_unit_test(done_by_the_holder),
+        cmocka_unit_test(done_by_the_holder),      cmocka_unit_test(costs_of_levels_that_are_not_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
