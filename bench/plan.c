@@ -137,6 +137,10 @@ void bench_plan_config(const struct bench_plan *plan, const struct bench_preset 
     config->log_copies = preset->log;
     if (preset->threads)
         set_threads(config, preset->threads);
+    if (preset->servers)
+        config->memory_nodes = preset->servers;
+    if (preset->cores)
+        config->sim.rpc_cores = preset->cores;
     if (!preset->values)
         return;
     struct error ignored; /* bench_plan_check has seen that it can be */
@@ -249,6 +253,9 @@ static int check_presets(const struct bench_plan *plan, struct error *error)
             return error_set(error, BANYAN_EINVAL,
                              "preset '%s': %u threads do not fill compute nodes of %u (--threads)",
                              preset->name, preset->threads, config.threads);
+        if ((preset->servers || preset->cores) && config.fabric != BENCH_SIM)
+            return error_set(error, BANYAN_EINVAL,
+                             "preset '%s': servers and cores are settings on --fabric sim", preset->name);
         if (config.move && (config.fabric != BENCH_SIM || config.ownership != BENCH_OWNED ||
                             config.route_any || config.compute_nodes < 2))
             return error_set(error, BANYAN_EINVAL,

@@ -107,19 +107,26 @@ static int set_log(struct bench_preset *preset, const char *value, struct error 
                      value);
 }
 
-static int set_number(struct bench_preset *preset, const char *name, const char *value, struct error *error)
+static int set_count(const struct bench_preset *preset, const char *name, const char *value, uint32_t *count,
+                     struct error *error)
 {
-    bool threads = !strcmp(name, "threads");
     struct error why = {0};
     uint64_t number = 0;
-    int status = threads ? option_parse_count(value, &number, &why) : option_parse_size(value, &number, &why);
-    if (status || !number || number > (threads ? 1000000 : UINT64_C(1) << 46))
-        return error_set(error, BANYAN_EINVAL, "preset '%s': %s '%.20s' is not a number from 1 to %s",
-                         preset->name, name, value, threads ? "1M" : "64T");
-    if (threads)
-        preset->threads = (uint32_t)number;
-    else
-        preset->cache = number;
+    if (option_parse_count(value, &number, &why) || !number || number > 1000000)
+        return error_set(error, BANYAN_EINVAL, "preset '%s': %s '%.20s' is not a number from 1 to 1M",
+                         preset->name, name, value);
+    *count = (uint32_t)number;
+    return 0;
+}
+
+static int set_cache(struct bench_preset *preset, const char *value, struct error *error)
+{
+    struct error why = {0};
+    uint64_t bytes = 0;
+    if (option_parse_size(value, &bytes, &why) || !bytes || bytes > UINT64_C(1) << 46)
+        return error_set(error, BANYAN_EINVAL, "preset '%s': cache '%.20s' is not a number from 1 to 64T",
+                         preset->name, value);
+    preset->cache = bytes;
     return 0;
 }
 
@@ -165,14 +172,21 @@ static int set_one(struct bench_preset *preset, char *setting, struct error *err
         return set_values(preset, value, error);
     if (!strcmp(setting, "cache") && strchr(value, '%'))
         return set_share(preset, value, error);
-    if (!strcmp(setting, "threads") || !strcmp(setting, "cache"))
-        return set_number(preset, setting, value, error);
+    if (!strcmp(setting, "cache"))
+        return set_cache(preset, value, error);
+    if (!strcmp(setting, "threads"))
+        return set_count(preset, setting, value, &preset->threads, error);
+    if (!strcmp(setting, "servers"))
+        return set_count(preset, setting, value, &preset->servers, error);
+    if (!strcmp(setting, "cores"))
+        return set_count(preset, setting, value, &preset->cores, error);
     if (!option_set(tree_switches_table, &preset->switches, setting, value, &why))
         return 0;
-    return error_set(error, BANYAN_EINVAL,
-                     "preset '%s': %s (settings are own, threads, cache, values, log, move, fail, and the "
-                     "switches of --help)",
-                     preset->name, why.text);
+    return error_set(
+        error, BANYAN_EINVAL,
+        "preset '%s': %s (settings are own, threads, servers, cores, cache, values, log, move, fail, and "
+        "the switches of --help)",
+        preset->name, why.text);
 }
 
 int bench_preset_settle(struct bench_preset *preset, struct error *error)

@@ -11,11 +11,15 @@
  *   threads    of all compute nodes together: as many compute nodes as hold them, all but a single one full
  *   move       on: the last compute node owns nothing at first, and gets half of another's range during the
  *              run (map_sim.h; on sim, with ownership)
+ *   servers    memory nodes, as --memory-nodes (on sim)
+ *   cores      of each memory node, for calls and walks, as --sim rpc-cores (on sim)
  *   fail       on: the last compute node dies during the run (fail_sim.h; on sim, with ownership; clients
- * draw all keys, as with --route any) log        1 or 2: what owners write goes to logs in so many copies
- * first (log_sim.h; on sim, with ownership); 0: it is written through cache      bytes of a compute node's
- * cache in place of the testbed's, at the testbed's number of keys; or per cent ("4%") of the bytes of all
- * loaded keys and values values     bytes of values, as --value-bytes
+ *              draw all keys, as with --route any)
+ *   log        1 or 2: what owners write goes to logs in so many copies first (log_sim.h; on sim, with
+ *              ownership); 0: it is written through
+ *   cache      bytes of a compute node's cache in place of the testbed's, at the testbed's number of keys; or
+ *              per cent ("4%") of the bytes of all loaded keys and values
+ *   values     bytes of values, as --value-bytes
  */
 #ifndef BENCH_PRESETS_H
 #define BENCH_PRESETS_H
@@ -35,6 +39,8 @@ struct bench_preset {
     struct tree_switches switches;
     enum bench_ownership ownership;
     uint32_t threads;   /* of all compute nodes together; 0: as the configuration has it */
+    uint32_t servers;   /* memory nodes; 0: as the configuration has it */
+    uint32_t cores;     /* of each memory node; 0: as the configuration has it */
     uint64_t cache;     /* 0: the testbed's, or the share */
     double cache_share; /* of the bytes of keys and values, in per cent; 0: none */
     uint32_t values;    /* bytes of values; 0: as the configuration has it */

@@ -31,6 +31,8 @@ static void usage_errors_say_what_to_do(void **state)
     program_expect("bench --preset dex@threads=0", 2, "1 to 1M");
     program_expect("bench --preset dex@own=some", 2, "none or static");
     program_expect("bench --fabric sim --preset dex@threads=33", 2, "compute nodes of 22");
+    program_expect("bench --preset sherman@cores=0", 2, "1 to 1M");
+    program_expect("bench --fabric local --preset sherman@servers=2", 2, "settings on --fabric sim");
     program_expect("bench --fabric sim --compute-nodes 5 --keys 8 --own static", 2,
                    "cannot own 5 ranges of 8 keys");
     program_expect("bench --own fly", 2, "preset, none, static");
