@@ -2,6 +2,7 @@
  * exchange.c - See exchange.h.
  */
 #include "store/exchange.h"
+#include "store/guard.h"
 #include "tree/logging.h"
 #include "tree/rights.h"
 
@@ -42,9 +43,12 @@ int store_exchange_run(struct store_session *session, const void *key, size_t ke
 {
     struct store_fresh *fresh = exchange->fresh;
     exchange->session = session->tree;
+    if (!exchange->moves)
+        store_guard_begin(session, key, key_length);
     if (fresh && fresh->travels)
         tree_session_ahead(session->tree, &fresh->ahead, 1);
     int status = tree_modify(session->tree, session->store->tree, key, key_length, exchange_change, exchange);
+    store_guard_end(session);
     if (fresh)
         store_fresh_written(session, fresh, tree_session_ahead_done(session->tree));
     if (exchange->wrote)

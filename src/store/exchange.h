@@ -15,6 +15,7 @@ struct store_exchange {
     const struct store_raw *put;      /* NULL: delete */
     struct store_raw *seen;           /* gets what the slot held; may be NULL */
     struct store_fresh *fresh; /* what `put` refers to; NULL: it is written already, or refers to nothing */
+    bool moves;                /* the value is the same, and lies elsewhere: no change (B1) */
     bool careful;              /* a record that expires stays where it could be freed at once: see put.c */
     struct tree_session *session; /* out, for the function */
     bool matched, wrote, stays;

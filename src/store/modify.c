@@ -5,6 +5,7 @@
  */
 #include "store/cached.h"
 #include "store/exchange.h"
+#include "store/guard.h"
 #include "store/read.h"
 
 #include <assert.h>
@@ -231,8 +232,10 @@ static int change_run(struct change *change)
     struct store_patience patience;
     patience.tries = 0;
     for (unsigned attempt = 0;; attempt++) {
+        store_guard_begin(session, change->key, change->key_length);
         int status = (change->here ? tree_modify_here : tree_modify)(
             session->tree, session->store->tree, change->key, change->key_length, change_decide, change);
+        store_guard_end(session);
         if (change->wrote)
             store_changed(session, change->key, change->key_length);
         if (status)

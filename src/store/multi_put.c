@@ -4,6 +4,7 @@
  */
 #include "store/cached.h"
 #include "store/exchange.h"
+#include "store/guard.h"
 #include "store/put.h"
 
 #include <assert.h>
@@ -104,8 +105,11 @@ static void puts_together(struct store_session *session, struct store_puts *puts
                                             .old = puts->old[i].bytes,
                                             .ahead = fresh ? &fresh->ahead : NULL};
     }
-    if (puts->count)
+    if (puts->count) {
+        store_guard_begin_many(session, puts->slots, puts->count);
         tree_multi_put(session->tree, session->store->tree, puts->slots, puts->count);
+        store_guard_end(session);
+    }
     for (uint32_t i = 0; i < puts->count; i++)
         puts_finish(session, puts, i);
 }

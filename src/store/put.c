@@ -6,6 +6,7 @@
 #include "store/put.h"
 #include "store/cached.h"
 #include "store/exchange.h"
+#include "store/guard.h"
 #include "store/read.h"
 #include "tree/logging.h"
 
@@ -35,7 +36,9 @@ int store_put_now(struct store_session *session, const void *key, size_t key_len
                              .length = put.length,
                              .old = seen->bytes,
                              .ahead = fresh.travels ? &fresh.ahead : NULL};
+    store_guard_begin(session, key, key_length);
     status = tree_put(session->tree, session->store->tree, &item);
+    store_guard_end(session);
     store_fresh_written(session, &fresh, item.ahead_done);
     /* Nothing else changes it: what is refused may be no key at all. */
     if (!status || status == BANYAN_EUNKNOWN)

@@ -10,17 +10,6 @@
 
 #include <assert.h>
 
-/* Before each batch: gives way, except before the first, and asks whether the call is cancelled. */
-static int turn(struct store_session *session, unsigned round)
-{
-    if (round)
-        task_yield();
-    if (session->cancelled && session->cancelled(session->cancel_context))
-        return pool_fail(tree_session_pool(session->tree), BANYAN_EABORT,
-                         "cancelled before it was done: its caller is gone or stops");
-    return 0;
-}
-
 struct scan {
     struct store_cursor cursor;
     store_visit_function *visit;
@@ -76,7 +65,7 @@ int store_scan(struct store_session *session, const struct tree_range *range, un
                         .left = range->limit ? range->limit : UINT64_MAX};
     int status = 0;
     for (unsigned round = 0; !status && !scan.cursor.done && !scan.stopped; round++) {
-        status = turn(session, round);
+        status = store_turn(session, round);
         if (!status)
             status = store_cursor_next(&scan.cursor, scan_room(&scan, round));
         if (!status)
@@ -95,7 +84,7 @@ int store_count(struct store_session *session, const struct tree_range *range, u
     int status = 0;
     for (unsigned round = 0; !status && !cursor.done && (!range->limit || cursor.counted < range->limit);
          round++) {
-        status = turn(session, round);
+        status = store_turn(session, round);
         if (!status)
             status = store_cursor_next(&cursor, STORE_BATCH_ENTRIES);
         if (status)
@@ -122,7 +111,7 @@ int store_delete_range(struct store_session *session, const struct tree_range *r
     int status = 0;
     *count = 0;
     for (unsigned round = 0; !status && !cursor.done && left; round++) {
-        status = turn(session, round);
+        status = store_turn(session, round);
         if (!status)
             status =
                 store_cursor_next(&cursor, left < STORE_BATCH_ENTRIES ? (uint32_t)left : STORE_BATCH_ENTRIES);

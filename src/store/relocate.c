@@ -51,7 +51,8 @@ static bool move_expired(const struct move *move, uint64_t expires)
 static int move_exchange(struct move *move, struct store_exchange *exchange)
 {
     struct store_raw put;
-    *exchange = (struct store_exchange){.expected = &move->raw, .put = &put, .fresh = &move->new};
+    *exchange =
+        (struct store_exchange){.expected = &move->raw, .put = &put, .fresh = &move->new, .moves = true};
     store_slot_record(&put, &move->new.reference);
     int status = store_exchange_run(move->session, move->entry->key, move->entry->key_length, exchange);
     if (!status && !exchange->matched)

@@ -46,6 +46,7 @@ int store_session_create(struct store_session **out, struct store *store, struct
     session->store = store;
     session->tree = tree;
     store_session_seed(session, random_entropy());
+    store_guard_add(&store->cuts, &session->guard);
     *out = session;
     return 0;
 }
@@ -75,6 +76,10 @@ void store_session_destroy(struct store_session *session)
 {
     if (!session)
         return;
+    store_guard_remove(&session->store->cuts, &session->guard);
+    if (session->saver)
+        store_session_buffers_free(session->saver);
+    free(session->saver);
     store_session_buffers_free(session);
     free(session);
 }
@@ -127,6 +132,16 @@ void store_session_rest(struct store_session *session)
         buffer_free(session, &session->output);
     if (session->counted)
         buffer_free(session, &session->value);
+}
+
+int store_turn(struct store_session *session, unsigned round)
+{
+    if (round)
+        task_yield();
+    if (session->cancelled && session->cancelled(session->cancel_context))
+        return pool_fail(tree_session_pool(session->tree), BANYAN_EABORT,
+                         "cancelled before it was done: its caller is gone or stops");
+    return 0;
 }
 
 uint64_t store_begin(struct store_session *session)

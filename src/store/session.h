@@ -11,6 +11,7 @@
 #include "base/task.h"
 #include "format/record.h"
 #include "pool/pool.h"
+#include "store/cuts.h"
 #include "store/slot.h"
 
 struct store {
@@ -20,6 +21,7 @@ struct store {
     void *clock_context;
     struct store_stats stats; /* relaxed atomics: they are counted and read, and order nothing */
     uint64_t memory_max;      /* of stats.memory; relaxed, since a call may miss a change just made */
+    struct store_cuts cuts;
 };
 
 /* Grows as needed; a large one is freed after the call. */
@@ -61,10 +63,15 @@ struct store_session {
     void *cancel_context;
     store_changed_function *changed; /* NULL: nothing is told */
     void *changed_context;
-    uint32_t calls; /* since unused buffers were last freed */
+    struct store_guard guard;
+    struct store_session *saver; /* owned; NULL: not needed yet. See guard.c */
+    uint32_t calls;              /* since unused buffers were last freed */
     bool transfer_used, batch_used, puts_used;
 };
 
+/* Before each batch of a call that has many: gives way, except before the first (round 0), and asks whether
+ * the call is cancelled: BANYAN_EABORT. */
+int store_turn(struct store_session *session, unsigned round);
 /* Every public call begins with this: it ends the results of the call before. Returns the time. */
 uint64_t store_begin(struct store_session *session);
 /* The buffer loses its content if it has to grow. BANYAN_ENOMEM. */

@@ -6,6 +6,7 @@
  * the old header, and exactly the pieces that the new one does not name (S3).
  */
 #include "store/exchange.h"
+#include "store/guard.h"
 #include "store/layout.h"
 #include "store/pieces.h"
 #include "store/read.h"
@@ -518,8 +519,10 @@ static int splice_try(struct splice *splice, bool *again)
     status = splice_short(splice, &under_lock);
     if (status || !under_lock)
         return status;
+    store_guard_begin(session, splice->key, splice->key_length);
     status = tree_modify(session->tree, session->store->tree, splice->key, splice->key_length, splice_decide,
                          splice);
+    store_guard_end(session);
     *again = !status && splice->next != SPLICE_DONE;
     if (splice->wrote)
         store_changed(session, splice->key, splice->key_length);

@@ -38,6 +38,7 @@ int store_wrap(struct store **out, struct tree *tree, struct error *error)
     store->slot_bytes = geometry->value_bytes;
     store->now = wall_clock;
     store->memory_max = UINT64_MAX;
+    store_cuts_init(store);
     tree_set_values(tree, &store_values, store);
     *out = store;
     return 0;

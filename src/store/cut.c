@@ -1,0 +1,369 @@
+/*
+ * cut.c - opening, reading and closing a cut; contract in cut.h, rules in docs/internals/cuts.md. What is
+ * saved for it meanwhile: guard.c.
+ */
+#include "store/cut.h"
+
+#include <assert.h>
+
+#include "store/cursor.h"
+#include "store/guard.h"
+#include "store/read.h"
+
+/* Writers are held for no longer than HOLD_NS at once; then they go on, and it is tried again. */
+#define HOLD_NS       UINT64_C(5000000)
+#define HOLD_TRIES    100u
+#define BETWEEN_NS    UINT64_C(20000000)
+#define LOOK_FIRST_NS 2000u
+#define LOOK_LAST_NS  50000u
+
+void store_cuts_init(struct store *store)
+{
+    struct store_cuts *cuts = &store->cuts;
+    cuts->membarrier = membarrier_register();
+    cuts->memory_max = STORE_CUT_MEMORY_MAX;
+    for (unsigned i = 0; i < STORE_CUTS_MAX; i++)
+        cuts->slots[i].store = store;
+}
+
+/* ---- slots ---- */
+
+/* Under the lock: shows sessions whether they must look at the cuts. */
+static void state_set(struct store_cuts *cuts, uint32_t taken, bool opening)
+{
+    /* Release: with the cuts as they are. */
+    atomic_store_release(&cuts->state, taken | (opening ? STORE_CUTS_OPENING : 0));
+}
+
+static uint32_t taken(const struct store_cuts *cuts)
+{
+    return cuts->state & ~STORE_CUTS_OPENING;
+}
+
+static void bound_set(struct store_bound *bound, const void *key, size_t length, bool open)
+{
+    assert(length <= sizeof bound->key);
+    bound->open = open;
+    bound->length = length;
+    if (length)
+        memcpy(bound->key, key, length);
+}
+
+/* A bound may be longer than any key. It is cut then: no key lies between both, and its first bytes by
+ * themselves lie below it. */
+static void bound_copy(struct store_bound *bound, const void *key, size_t length, bool open, bool open_longer)
+{
+    const bool longer = length > sizeof bound->key;
+    bound_set(bound, key, longer ? sizeof bound->key : length, longer ? open_longer : open);
+}
+
+static struct store_cut *slot_take(struct store_session *session, const struct tree_range *range)
+{
+    struct store_cuts *cuts = &session->store->cuts;
+    struct store_cut *cut = NULL;
+    spinlock_lock(&cuts->lock);
+    for (unsigned i = 0; i < STORE_CUTS_MAX && !cut; i++)
+        if (atomic_load_acquire(&cuts->slots[i].state) == STORE_CUT_FREE) /* acquire: its last user is done */
+            cut = &cuts->slots[i];
+    if (cut) {
+        state_set(cuts, taken(cuts) + 1, cuts->opening);
+        atomic_store_relaxed(&cut->state, STORE_CUT_TAKEN); /* under the lock of those who take */
+    }
+    spinlock_unlock(&cuts->lock);
+    if (!cut)
+        return NULL;
+    spinlock_lock(&cut->lock);
+    cut->generation++;
+    cut->ended = false;
+    cut->error = (struct error){0};
+    assert(!cut->table.count);
+    random_seed(&cut->table.random, random_next(&session->random));
+    bound_copy(&cut->low, range->from, range->from ? range->from_length : 0, range->from_open, true);
+    bound_copy(&cut->high, range->to, range->to ? range->to_length : 0, range->to_open, false);
+    spinlock_unlock(&cut->lock);
+    return cut;
+}
+
+/* Empties the cut, and leaves it in that state. */
+static void slot_empty(struct store_cut *cut, uint32_t state)
+{
+    spinlock_lock(&cut->lock);
+    struct store_saved *all = store_cut_table_clear(&cut->table);
+    atomic_store_release(&cut->state, state); /* release: see slot_take */
+    spinlock_unlock(&cut->lock);
+    atomic_add_relaxed(&cut->store->cuts.memory, 0 - store_saved_free(all));
+}
+
+void store_cut_close(struct store_cut *cut)
+{
+    if (!cut)
+        return;
+    struct store_cuts *cuts = &cut->store->cuts;
+    slot_empty(cut, STORE_CUT_FREE);
+    spinlock_lock(&cuts->lock);
+    state_set(cuts, taken(cuts) - 1, cuts->opening);
+    spinlock_unlock(&cuts->lock);
+}
+
+void store_cut_fail(struct store_cut *cut, uint64_t generation, const struct error *error)
+{
+    struct store_saved *all = NULL;
+    spinlock_lock(&cut->lock);
+    const bool fails =
+        cut->state == STORE_CUT_OPEN && cut->generation == generation && !cut->ended && !cut->error.code;
+    if (fails) {
+        cut->error = *error;
+        all = store_cut_table_clear(&cut->table);
+    }
+    spinlock_unlock(&cut->lock);
+    if (fails)
+        atomic_add_relaxed(&cut->store->cuts.failed, 1);
+    atomic_add_relaxed(&cut->store->cuts.memory, 0 - store_saved_free(all));
+}
+
+/* ---- opening ---- */
+
+/* Whether no change is under way. */
+static bool quiet(struct store_cuts *cuts)
+{
+    bool none = true;
+    spinlock_lock(&cuts->lock);
+    for (const struct store_guard *guard = cuts->guards; guard && none; guard = guard->next)
+        none = !atomic_load_acquire(&guard->changing); /* acquire: the change that has ended is there */
+    spinlock_unlock(&cuts->lock);
+    return none;
+}
+
+static bool opening_begin(struct store_cuts *cuts)
+{
+    spinlock_lock(&cuts->lock);
+    const bool mine = !cuts->opening;
+    if (mine) {
+        cuts->opening = true;
+        state_set(cuts, taken(cuts), true);
+    }
+    spinlock_unlock(&cuts->lock);
+    return mine;
+}
+
+static void opening_end(struct store_cuts *cuts)
+{
+    spinlock_lock(&cuts->lock);
+    cuts->opening = false;
+    state_set(cuts, taken(cuts), false);
+    spinlock_unlock(&cuts->lock);
+}
+
+/* Holds the writers, and opens the cut when no change is under way. False: some change takes longer. */
+static bool hold(struct store_cut *cut)
+{
+    struct store *store = cut->store;
+    struct store_cuts *cuts = &store->cuts;
+    const uint64_t begun = task_now();
+    uint64_t pause = LOOK_FIRST_NS, held;
+    bool none;
+    /* Behind this each change either has seen that it must wait, or is seen below. */
+    membarrier_all(cuts->membarrier);
+    while (!(none = quiet(cuts)) && task_now() - begun < HOLD_NS) {
+        task_sleep(pause);
+        pause = pause < LOOK_LAST_NS ? 2 * pause : LOOK_LAST_NS;
+    }
+    if (none) {
+        spinlock_lock(&cut->lock);
+        cut->time = store->now(store->clock_context);
+        atomic_store_release(&cut->state, STORE_CUT_OPEN); /* release: with all that it needs */
+        spinlock_unlock(&cut->lock);
+    }
+    opening_end(cuts);
+    held = task_now() - begun;
+    if (held > atomic_load_relaxed(&cuts->held_longest)) /* one task opens at a time, or nearly */
+        atomic_store_relaxed(&cuts->held_longest, held);
+    return none;
+}
+
+int store_cut_open(struct store_session *session, const struct tree_range *range, struct store_cut **out)
+{
+    struct store_cuts *cuts = &session->store->cuts;
+    struct pool_session *pool = tree_session_pool(session->tree);
+    *out = NULL;
+    assert(!range->reverse);
+    struct store_cut *cut = slot_take(session, range);
+    if (!cut)
+        return pool_fail(pool, BANYAN_EBUSY, "%u cuts are open already, which is the most there may be",
+                         STORE_CUTS_MAX);
+    for (unsigned tries = 0; tries < HOLD_TRIES; tries++) {
+        if (tries)
+            task_sleep(BETWEEN_NS);
+        if (!opening_begin(cuts) || !hold(cut))
+            continue;
+        atomic_add_relaxed(&cuts->opened, 1);
+        *out = cut;
+        return 0;
+    }
+    store_cut_close(cut);
+    return pool_fail(pool, BANYAN_EBUSY,
+                     "no moment was found at which no change was under way: each time one took longer than "
+                     "%llu ms, for which writers may be held",
+                     (unsigned long long)(HOLD_NS / 1000000));
+}
+
+/* ---- reading ---- */
+
+struct walk {
+    struct store_session *session;
+    struct store_cut *cut;
+    store_visit_function *visit;
+    void *context;
+    uint64_t entries, bytes; /* that are still wanted; 0: enough */
+    bool stopped;
+};
+
+static void walk_visit(struct walk *walk, const void *key, size_t key_length, const struct store_value *value)
+{
+    const uint64_t bytes = key_length + value->length;
+    walk->entries--;
+    walk->bytes = walk->bytes > bytes ? walk->bytes - bytes : 0;
+    walk->stopped = !walk->visit(walk->context, key, key_length, value) || !walk->entries || !walk->bytes;
+}
+
+/* Gives the entry out, if the key was there, and frees it. */
+static void walk_saved(struct walk *walk, struct store_saved *saved)
+{
+    const struct store_value value = {
+        .bytes = saved->bytes + saved->key_length, .length = saved->length, .expires = saved->expires};
+    if (saved->present)
+        walk_visit(walk, saved->bytes, saved->key_length, &value);
+    atomic_add_relaxed(&walk->cut->store->cuts.memory, 0 - store_saved_free(saved));
+}
+
+/* Takes out the first entry that was saved of a key up to this one (NULL: of any), and passes that key; where
+ * there is none, passes this key (NULL: all of them). *failed: the cut has. */
+static struct store_saved *pass(struct walk *walk, const void *key, size_t key_length, bool *failed)
+{
+    struct store_cut *cut = walk->cut;
+    struct store_saved *saved = NULL;
+    spinlock_lock(&cut->lock);
+    *failed = cut->error.code != 0;
+    const struct store_saved *first = store_cut_table_first(&cut->table);
+    if (!*failed && first &&
+        (!key || store_key_order(first->bytes, first->key_length, key, key_length) <= 0)) {
+        saved = store_cut_table_pop(&cut->table);
+        bound_set(&cut->low, saved->bytes, saved->key_length, true);
+    } else if (!*failed && key) {
+        bound_set(&cut->low, key, key_length, true);
+    } else if (!*failed) {
+        cut->ended = true;
+    }
+    spinlock_unlock(&cut->lock);
+    return saved;
+}
+
+static int walk_failed(const struct walk *walk)
+{
+    const struct error *error = &walk->cut->error; /* it stays, once it is set */
+    return pool_fail(tree_session_pool(walk->session->tree), error->code, "%s", error->text);
+}
+
+/* Gives out what was saved of keys up to this one, then the key as the store has it, unless it was saved.
+ * `value` NULL: the store does not have it. `key` NULL: what was saved of all keys. */
+static int walk_key(struct walk *walk, const void *key, size_t key_length, const struct store_value *value)
+{
+    while (!walk->stopped) {
+        bool failed;
+        struct store_saved *saved = pass(walk, key, key_length, &failed);
+        if (failed)
+            return walk_failed(walk);
+        if (!saved) {
+            if (value && !store_expired(value->expires, walk->cut->time))
+                walk_visit(walk, key, key_length, value);
+            return 0;
+        }
+        const bool same = key && saved->key_length == key_length && !memcmp(saved->bytes, key, key_length);
+        walk_saved(walk, saved);
+        if (same)
+            return 0;
+    }
+    return 0;
+}
+
+/* Each value is read before it is asked whether the key was saved: B4. */
+static int walk_batch(struct walk *walk)
+{
+    struct store_session *session = walk->session;
+    struct store_batch *batch = session->batch;
+    int status = 0;
+    store_batch_resolve(session, 0, FORMAT_PART_VALUE);
+    for (uint32_t i = 0; i < batch->count && !status && !walk->stopped; i++) {
+        struct store_entry *entry = &batch->entries[i];
+        if (entry->status == STORE_STALE)
+            entry->status = store_fetch(session, entry->key, entry->key_length, 0, FORMAT_PART_VALUE,
+                                        STORE_SINK_BUFFER, &entry->value);
+        if (entry->status && entry->status != BANYAN_ENOTFOUND)
+            return entry->status;
+        status = walk_key(walk, entry->key, entry->key_length, entry->status ? NULL : &entry->value);
+    }
+    return status;
+}
+
+static uint32_t walk_room(const struct walk *walk)
+{
+    return walk->entries < STORE_BATCH_ENTRIES ? (uint32_t)walk->entries : STORE_BATCH_ENTRIES;
+}
+
+int store_cut_next(struct store_session *session, struct store_cut *cut, uint64_t entries, uint64_t bytes,
+                   store_visit_function *visit, void *context, bool *ended)
+{
+    struct walk walk = {.session = session,
+                        .cut = cut,
+                        .visit = visit,
+                        .context = context,
+                        .entries = entries ? entries : 1,
+                        .bytes = bytes ? bytes : 1};
+    const struct store_bound low = cut->low, *high = &cut->high;
+    struct store_cursor cursor = {.session = session, .part = FORMAT_PART_VALUE};
+    int status = 0;
+    store_begin(session);
+    if (low.length) {
+        cursor.range.from = low.key;
+        cursor.range.from_length = low.length;
+        cursor.range.from_open = low.open;
+    }
+    if (high->length) {
+        cursor.range.to = high->key;
+        cursor.range.to_length = high->length;
+        cursor.range.to_open = high->open;
+    }
+    for (unsigned round = 0; !status && !walk.stopped && !cut->ended; round++) {
+        status = store_turn(session, round);
+        if (!status && !cursor.done)
+            status = store_cursor_next(&cursor, walk_room(&walk));
+        if (!status)
+            status = walk_batch(&walk);
+        if (!status && cursor.done && !walk.stopped)
+            status = walk_key(&walk, NULL, 0, NULL);
+    }
+    *ended = cut->ended;
+    return status;
+}
+
+/* ---- figures ---- */
+
+void store_set_cut_memory_max(struct store *store, uint64_t bytes)
+{
+    atomic_store_relaxed(&store->cuts.memory_max, bytes);
+}
+
+void store_cut_stats(const struct store *store, struct store_cut_stats *stats)
+{
+    const struct store_cuts *cuts = &store->cuts;
+    /* Relaxed, all: figures. */
+    *stats = (struct store_cut_stats){
+        .open = atomic_load_relaxed(&cuts->state) & ~STORE_CUTS_OPENING,
+        .memory = atomic_load_relaxed(&cuts->memory),
+        .memory_max = atomic_load_relaxed(&cuts->memory_max),
+        .opened = atomic_load_relaxed(&cuts->opened),
+        .failed = atomic_load_relaxed(&cuts->failed),
+        .saved = atomic_load_relaxed(&cuts->saved),
+        .held_longest_ns = atomic_load_relaxed(&cuts->held_longest),
+    };
+}

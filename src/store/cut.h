@@ -1,0 +1,52 @@
+/*
+ * cut.h - a consistent cut of a store: what all keys of a range held at one moment, read bit by bit while
+ * writers go on. Rules B1 to B6, docs/internals/cuts.md.
+ *
+ * Called by the RESP server (commands/cut.c). It holds where every change of the range is made through
+ * sessions of this struct store: where this process has the index to itself. The caller answers for that.
+ * Bulk loads and drops of the index are not seen, and must not run while a cut is open.
+ *
+ * COST. Opening holds all writers of the store for as long as the longest change under way lasts, at most
+ * some milliseconds at a time. While a cut is open the first change of each key that it has not passed reads
+ * the key once more, and copies its value into memory. With no cut open a change costs some nanoseconds more.
+ */
+#ifndef STORE_CUT_H
+#define STORE_CUT_H
+
+#include "store/store.h"
+
+#define STORE_CUTS_MAX       4u /* open at the same time */
+#define STORE_CUT_MEMORY_MAX (UINT64_C(256) << 20)
+
+struct store_cut;
+
+/* The moment lies between the call's begin and its return. Copies the range, which must not be in reverse;
+ * its limit is not used. BANYAN_EBUSY: too many are open, or the changes under way would not end, so that
+ * writers would have been held for too long. Suspends. */
+int store_cut_open(struct store_session *session, const struct tree_range *range, struct store_cut **cut);
+/* Visits the next entries in key order, about as many or as many bytes as were asked for, at least one unless
+ * there are none; *ended: those were the last. One task at a time for each cut, with any session of the store
+ * but one that is in a call. The visited are gone from the cut, also where the visit returns false, which
+ * ends the call. BANYAN_ENOMEM: the values that had to be kept would have exceeded store_set_cut_memory_max,
+ * or the machine's memory; BANYAN_ECORRUPT and others: a value could not be read before it was changed. From
+ * a failure on the cut gives nothing more, and keeps no memory but itself; the message is the session's. */
+int store_cut_next(struct store_session *session, struct store_cut *cut, uint64_t entries, uint64_t bytes,
+                   store_visit_function *visit, void *context, bool *ended);
+/* Any thread, at any time but during store_cut_next; does not suspend. NULL: does nothing. */
+void store_cut_close(struct store_cut *cut);
+
+/* Limits the bytes of memory that all cuts of the store together take; default: STORE_CUT_MEMORY_MAX. */
+void store_set_cut_memory_max(struct store *store, uint64_t bytes);
+
+struct store_cut_stats {
+    uint64_t open;            /* cuts, now */
+    uint64_t memory;          /* bytes that they hold, now */
+    uint64_t memory_max;      /* that they may hold */
+    uint64_t opened, failed;  /* since the store was opened */
+    uint64_t saved;           /* values kept for a cut, since then */
+    uint64_t held_longest_ns; /* the longest time for which writers were held */
+};
+/* Any thread. */
+void store_cut_stats(const struct store *store, struct store_cut_stats *stats);
+
+#endif

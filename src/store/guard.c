@@ -1,0 +1,215 @@
+/*
+ * guard.c - the slow part of guard.h, while some cut is open or being opened; docs/internals/cuts.md says why
+ * what is saved is what the key held at the moment of the cut (B3).
+ */
+#include "store/guard.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "store/read.h"
+
+#define HELD_LOOK_NS 20000u /* between two looks of a change that is held */
+
+/* Which cuts need what a key holds, by slot; generations[i] is 0 for those that do not. */
+struct needs {
+    bool any;
+    uint64_t generations[STORE_CUTS_MAX];
+};
+
+/* Whether there can be such a key: other changes are refused by the tree, and change nothing. */
+static bool key_valid(const struct store_session *session, const struct tree_item *item)
+{
+    const struct format_geometry *geometry = tree_geometry(session->store->tree);
+    return item->key && item->key_length && item->key_length <= geometry->key_bytes &&
+           (geometry->key_kind != FORMAT_KEY_FIXED || item->key_length == geometry->key_bytes);
+}
+
+bool store_cut_wants(const struct store_cut *cut, const void *key, size_t key_length)
+{
+    const struct store_bound *low = &cut->low, *high = &cut->high;
+    if (cut->ended || cut->error.code)
+        return false;
+    if (low->length) {
+        const int order = store_key_order(key, key_length, low->key, low->length);
+        if (order < 0 || (!order && low->open))
+            return false;
+    }
+    if (!high->length)
+        return true;
+    const int order = store_key_order(key, key_length, high->key, high->length);
+    return order < 0 || (!order && !high->open);
+}
+
+/* Under the cut's lock. */
+static bool needed(const struct store_cut *cut, const struct tree_item *item)
+{
+    return cut->state == STORE_CUT_OPEN && store_cut_wants(cut, item->key, item->key_length) &&
+           !store_cut_table_has(&cut->table, item->key, item->key_length);
+}
+
+static void needs_find(struct store_session *session, const struct tree_item *item, struct needs *needs)
+{
+    struct store_cuts *cuts = &session->store->cuts;
+    *needs = (struct needs){.any = false};
+    if (!key_valid(session, item))
+        return;
+    for (unsigned i = 0; i < STORE_CUTS_MAX; i++) {
+        struct store_cut *cut = &cuts->slots[i];
+        if (atomic_load_acquire(&cut->state) != STORE_CUT_OPEN) /* acquire: a hint, which the lock confirms */
+            continue;
+        spinlock_lock(&cut->lock);
+        needs->generations[i] = needed(cut, item) ? cut->generation : 0;
+        spinlock_unlock(&cut->lock);
+        needs->any = needs->any || needs->generations[i];
+    }
+}
+
+/* False: the limit is exceeded, and nothing was added. */
+static bool memory_take(struct store_cuts *cuts, uint64_t bytes)
+{
+    const uint64_t sum = atomic_add_relaxed(&cuts->memory, bytes) + bytes;
+    if (sum <= atomic_load_relaxed(&cuts->memory_max))
+        return true;
+    atomic_add_relaxed(&cuts->memory, 0 - bytes);
+    return false;
+}
+
+static void fail_memory(struct store_cut *cut, uint64_t generation, const char *what)
+{
+    struct error error = {0};
+    error_set(&error, BANYAN_ENOMEM,
+              "the cut was given up: what was changed since it was opened needs more than %s. Raise "
+              "cut-memory-max, read it faster or while less is written, or read the keys in parts",
+              what);
+    store_cut_fail(cut, generation, &error);
+}
+
+/* Keeps the value (NULL: the key was absent) for a cut, if that still needs it: the first one stays. */
+static void keep(struct store_cut *cut, uint64_t generation, const struct tree_item *item,
+                 const struct store_value *value)
+{
+    struct store_cuts *cuts = &cut->store->cuts;
+    spinlock_lock(&cut->lock);
+    const unsigned levels = store_cut_table_level(&cut->table);
+    if (value && store_expired(value->expires, cut->time))
+        value = NULL;
+    spinlock_unlock(&cut->lock);
+    const size_t bytes = store_saved_bytes(levels, item->key_length, value ? value->length : 0);
+    if (!memory_take(cuts, bytes)) {
+        fail_memory(cut, generation, "the limit of all cuts");
+        return;
+    }
+    struct store_saved *saved = store_saved_make(levels, item->key, item->key_length, value);
+    if (!saved) {
+        atomic_add_relaxed(&cuts->memory, 0 - (uint64_t)bytes);
+        fail_memory(cut, generation, "this machine's memory");
+        return;
+    }
+    spinlock_lock(&cut->lock);
+    const bool kept =
+        cut->generation == generation && needed(cut, item) && store_cut_table_add(&cut->table, saved);
+    spinlock_unlock(&cut->lock);
+    if (kept)
+        atomic_add_relaxed(&cuts->saved, 1);
+    else
+        atomic_add_relaxed(&cuts->memory, 0 - store_saved_free(saved));
+}
+
+/* A session for reading alone, on the same task and tree session: the guarded one's buffers hold what it is
+ * about to write. NULL: no memory. */
+static struct store_session *saver_get(struct store_session *session)
+{
+    if (!session->saver)
+        session->saver = calloc(1, sizeof *session->saver);
+    if (session->saver) {
+        session->saver->store = session->store;
+        session->saver->tree = session->tree;
+    }
+    return session->saver;
+}
+
+static void save(struct store_session *session, const struct tree_item *item, const struct needs *needs)
+{
+    struct store_session *saver = saver_get(session);
+    struct store_value value;
+    struct error error = {0};
+    int status = BANYAN_ENOMEM;
+    if (saver) {
+        store_begin(saver);
+        /* As of time 0, when nothing had expired: what counts is the time of each cut. */
+        status =
+            store_fetch(saver, item->key, item->key_length, 0, FORMAT_PART_VALUE, STORE_SINK_BUFFER, &value);
+    }
+    if (status && status != BANYAN_ENOTFOUND)
+        error_set(&error, status, "the cut was given up: a value could not be read before it was changed: %s",
+                  saver ? tree_session_error(session->tree)->text : "there is no memory for it");
+    for (unsigned i = 0; i < STORE_CUTS_MAX; i++) {
+        struct store_cut *cut = &session->store->cuts.slots[i];
+        if (!needs->generations[i])
+            continue;
+        if (error.code)
+            store_cut_fail(cut, needs->generations[i], &error);
+        else
+            keep(cut, needs->generations[i], item, status ? NULL : &value);
+    }
+    if (saver)
+        store_session_rest(saver);
+}
+
+/* Whether all that is needed is kept; else that of one item is kept now. */
+static bool saved_all(struct store_session *session, const struct tree_item *items, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct needs needs;
+        needs_find(session, &items[i], &needs);
+        if (!needs.any)
+            continue;
+        store_guard_end(session); /* reading may take its time: whoever opens a cut does not wait for it */
+        save(session, &items[i], &needs);
+        return false;
+    }
+    return true;
+}
+
+void store_guard_slow(struct store_session *session, const struct tree_item *items, size_t count)
+{
+    struct store_cuts *cuts = &session->store->cuts;
+    for (;;) {
+        uint32_t state = atomic_load_acquire(&cuts->state); /* acquire: as store_guard_enter */
+        if (state & STORE_CUTS_OPENING) {
+            store_guard_end(session);
+            while (atomic_load_acquire(&cuts->state) & STORE_CUTS_OPENING)
+                task_sleep(HELD_LOOK_NS);
+        } else if (!state || saved_all(session, items, count)) {
+            return;
+        }
+        /* All is looked at again behind the announcement: another cut may have been opened meanwhile. */
+        if (store_guard_enter(session))
+            return;
+    }
+}
+
+void store_guard_add(struct store_cuts *cuts, struct store_guard *guard)
+{
+    spinlock_lock(&cuts->lock);
+    guard->previous = NULL;
+    guard->next = cuts->guards;
+    if (guard->next)
+        guard->next->previous = guard;
+    cuts->guards = guard;
+    spinlock_unlock(&cuts->lock);
+}
+
+void store_guard_remove(struct store_cuts *cuts, struct store_guard *guard)
+{
+    assert(!guard->changing);
+    spinlock_lock(&cuts->lock);
+    if (guard->previous)
+        guard->previous->next = guard->next;
+    else
+        cuts->guards = guard->next;
+    if (guard->next)
+        guard->next->previous = guard->previous;
+    spinlock_unlock(&cuts->lock);
+}

@@ -1,0 +1,49 @@
+/*
+ * guard.h - what stands around each change of a key: it tells those who open a cut (cut.h) that a change is
+ * under way, and keeps what the key held for the cuts that still need it. Private to src/store/.
+ *
+ * store_guard_begin comes before the call of the tree that makes the change, and store_guard_end right behind
+ * it; nothing else that waits may stand between them (rule B2, docs/internals/cuts.md). A session has one
+ * change at a time. With no cut open both cost some nanoseconds, and no line that others write.
+ */
+#ifndef STORE_GUARD_H
+#define STORE_GUARD_H
+
+#include "base/membarrier.h"
+#include "store/session.h"
+
+/* Any number of keys, at least 1. They may be read first, with buffers of their own, so that the session's
+ * stay. */
+void store_guard_slow(struct store_session *session, const struct tree_item *items, size_t count);
+
+static inline bool store_guard_enter(struct store_session *session)
+{
+    struct store_cuts *cuts = &session->store->cuts;
+    /* Relaxed: what orders it before the load is the barrier (Dekker, base/membarrier.h). */
+    atomic_store_relaxed(&session->guard.changing, 1u);
+    membarrier_light(cuts->membarrier);
+    return !atomic_load_acquire(&cuts->state); /* acquire: the cut is open as a whole */
+}
+
+static inline void store_guard_begin_many(struct store_session *session, const struct tree_item *items,
+                                          size_t count)
+{
+    if (__builtin_expect(!store_guard_enter(session), 0))
+        store_guard_slow(session, items, count);
+}
+
+static inline void store_guard_begin(struct store_session *session, const void *key, size_t key_length)
+{
+    if (__builtin_expect(store_guard_enter(session), 1))
+        return;
+    const struct tree_item item = {.key = key, .key_length = key_length};
+    store_guard_slow(session, &item, 1);
+}
+
+static inline void store_guard_end(struct store_session *session)
+{
+    /* Release: whoever sees it sees the change. */
+    atomic_store_release(&session->guard.changing, 0u);
+}
+
+#endif
