@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "memory/request.h"
+#include "store/cut.h"
 #include "store/store.h"
 #include "tree/tree.h"
 
@@ -40,6 +41,8 @@
             "Longest reply to one command"),                                                                 \
         ROW("client-memory-max", OPTION_U64, client_memory_max, 1 << 20, 0x1p40, NULL, "BYTES",              \
             "Buffers of all clients together; beyond it the one with most is closed"),                       \
+        ROW("cut-memory-max", OPTION_U64, cut_memory_max, 1 << 20, 0x1p40, NULL, "BYTES",                    \
+            "What is kept for dumps under way of keys that change meanwhile; beyond it they fail"),          \
         ROW("idle-timeout", OPTION_U32, idle_timeout_s, 0, 1e9, NULL, "s",                                   \
             "Close clients that are silent for so long; 0: never"),                                          \
         ROW("sweep-entries", OPTION_U32, sweep_entries, 0, UINT32_MAX, NULL, "N",                            \
@@ -162,6 +165,7 @@ void serve_settings_default(struct serve_settings *settings)
                                         .value_max = STORE_VALUE_MAX,
                                         .output_max = UINT64_C(256) << 20,
                                         .client_memory_max = UINT64_C(1) << 30,
+                                        .cut_memory_max = STORE_CUT_MEMORY_MAX,
                                         .cache_bytes = UINT64_C(64) << 20,
                                         .protected_mode = true,
                                         .defrag = true,

@@ -14,7 +14,7 @@ enum serve_durability { SERVE_AUTO, SERVE_MEMORY, SERVE_PROCESS, SERVE_DISK_SECO
 struct serve_settings {
     char *listen, *tls_listen, *password_file, *certificate, *key, *authority, *http;
     uint32_t port, threads, fibers, clients_max, idle_timeout_s, sweep_entries;
-    uint64_t value_max, output_max, client_memory_max, cache_bytes;
+    uint64_t value_max, output_max, client_memory_max, cut_memory_max, cache_bytes;
     bool tls_clients, protected_mode, busy_poll, defrag;
     int log_level;
     int own; /* enum serve_own */

@@ -15,6 +15,7 @@
 #include "server/buffers.h"
 #include "server/ready_queue.h"
 #include "server/state.h"
+#include "store/cut.h"
 
 bool connection_authorized(const struct server_connection *connection)
 {
@@ -78,6 +79,7 @@ static void connection_reap(struct server_connection *connection)
     if (connection->arguments_counted)
         buffer_account_large(thread, connection->arguments_counted, 0);
     resp_parser_free(&connection->parser);
+    store_cut_close(connection->cut);
     counter_add(&thread->counters.clients, (uint64_t)-1);
     atomic_add_relaxed(&thread->server->clients, (uint64_t)-1);
     net_stream_destroy(connection->stream);

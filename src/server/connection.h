@@ -63,7 +63,8 @@ struct server_connection {
     uint64_t active_ns; /* last time that a command ran, or bytes came or went: a slow transfer is not idle */
     uint64_t commands, bytes_in, bytes_out;
     const char *last_command, *last_subcommand; /* NULL: it has none */
-    size_t request_start; /* where the request under way begins in the input, while `running` */
+    struct store_cut *cut; /* owned; NULL: it has none. Touched by its commands, and when it is freed */
+    size_t request_start;  /* where the request under way begins in the input, while `running` */
     char *name, *library, *library_version; /* NULL: none */
     char *peer;
 };

@@ -15,6 +15,7 @@
 #include "pool/pool.h"
 #include "server/buffers.h"
 #include "server/state.h"
+#include "store/cut.h"
 
 #define OUTPUT_MAX    (UINT64_C(256) << 20)
 #define CLIENT_MEMORY (UINT64_C(1) << 30)
@@ -85,6 +86,8 @@ static int store_attach(struct server *server, struct error *error)
             store_set_memory_max(server->store, server->options.client_memory_max > VALUES_MEMORY
                                                     ? server->options.client_memory_max
                                                     : VALUES_MEMORY);
+        if (!status && server->options.cut_memory_max)
+            store_set_cut_memory_max(server->store, server->options.cut_memory_max);
     }
     tree_session_destroy(session);
     pool_worker_destroy(worker);

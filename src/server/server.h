@@ -36,6 +36,7 @@ struct server_options {
     uint64_t value_max;         /* longest argument accepted; 0: STORE_VALUE_MAX */
     uint64_t query_buffer_max;  /* unparsed bytes of a client; 0: value_max + 64 KiB */
     uint64_t output_buffer_max; /* longest reply to one command; 0: 256 MiB */
+    uint64_t cut_memory_max;    /* what all cuts of the store together may keep; 0: 256 MiB */
     uint64_t client_memory_max; /* buffers of all clients together; 0: 1 GiB. Beyond it the client with the
                                    largest is closed. The values of commands under way have a limit of the
                                    same size, at least 256 MiB; a command that would exceed it fails */
@@ -51,6 +52,7 @@ struct server_options {
      * Whoever gave it stops it when server_join has returned. NULL: nothing does. */
     struct durable *durable;
     struct server_saver saver; /* of a cluster's checkpoints; `begin` NULL: there is none */
+    bool alone;                /* no other process can reach the pool: cuts of the store hold (store/cut.h) */
     bool owns_all;             /* `compute` owns each index that it opens (switch `ownership`); for figures */
     void (*tick)(void *context); /* NULL, or called by the first thread ten times a second; must not wait */
     void *tick_context;

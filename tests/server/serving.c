@@ -36,6 +36,7 @@ void serving_prepare(struct serving *serving, unsigned threads)
     serving->options.threads = threads;
     serving->pool_bytes = UINT64_C(1) << 30;
     serving->options.protected_mode = true;
+    serving->options.alone = true;
 }
 
 void serving_create(struct serving *serving)

@@ -15,6 +15,7 @@
 #include "server/replies.h"
 #include "server/saves.h"
 #include "server/state.h"
+#include "store/cut.h"
 
 /* A checked value. */
 struct change {
@@ -216,6 +217,24 @@ DEFRAG_NUMBER(threshold_upper, number, 0, 1000)
 DEFRAG_NUMBER(cycle_min, number, 1, 99)
 DEFRAG_NUMBER(cycle_max, number, 1, 99)
 
+static void get_cut_memory(struct server *server, char *text, size_t size)
+{
+    struct store_cut_stats stats;
+    store_cut_stats(server->store, &stats);
+    snprintf(text, size, "%llu", (unsigned long long)stats.memory_max);
+}
+
+static int check_cut_memory(const struct server *server, struct change *change, struct error *error)
+{
+    (void)server;
+    return memory_check(change, 1 << 20, INT64_C(1) << 40, error);
+}
+
+static void apply_cut_memory(struct server *server, const struct change *change)
+{
+    store_set_cut_memory_max(server->store, (uint64_t)change->number);
+}
+
 static void get_empty(struct server *server, char *text, size_t size)
 {
     (void)server;
@@ -246,6 +265,7 @@ static const struct own_setting own_settings[] = {
     {"active-defrag-threshold-upper", get_threshold_upper, check_threshold_upper, apply_threshold_upper},
     {"active-defrag-cycle-min", get_cycle_min, check_cycle_min, apply_cycle_min},
     {"active-defrag-cycle-max", get_cycle_max, check_cycle_max, apply_cycle_max},
+    {"cut-memory-max", get_cut_memory, check_cut_memory, apply_cut_memory},
     {"save", get_empty, NULL, NULL},
     {"appendonly", get_append_only, NULL, NULL},
     {"appendfsync", get_append_sync, NULL, NULL},

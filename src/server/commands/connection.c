@@ -7,6 +7,7 @@
 #include "server/arguments.h"
 #include "server/commands/functions.h"
 #include "server/state.h"
+#include "store/cut.h"
 #include "server/replies.h"
 
 void ping_run(struct server_call *call)
@@ -144,5 +145,7 @@ void reset_run(struct server_call *call)
     call->reply->protocol = 2;
     free(connection->name);
     connection->name = NULL;
+    store_cut_close(connection->cut);
+    connection->cut = NULL;
     resp_simple(call->reply, "RESET");
 }

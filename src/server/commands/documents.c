@@ -250,6 +250,13 @@ static const struct command_document documents[] = {
     {"rangecount", "0.1.0", "readonly", "read keyspace slow", "", "", "start end", 0, 0, 0, NULL},
     {"nextkey", "0.1.0", "readonly fast", "read keyspace fast", "", "", "key:string", 0, 0, 0, NULL},
     {"prevkey", "0.1.0", "readonly fast", "read keyspace fast", "", "", "key:string", 0, 0, 0, NULL},
+    {"cut", "0.1.0", "", "slow", "", "", "", 0, 0, 0, NULL},
+    {"cut|open", "0.1.0", "readonly", "read keyspace slow", "", "", "[<bounds start end>]", 0, 0, 0,
+     "Opens a cut of the keys between two bounds"},
+    {"cut|next", "0.1.0", "readonly", "read keyspace slow", "", "", "[count:integer]", 0, 0, 0,
+     "The cut's next keys, with values and expiries"},
+    {"cut|close", "0.1.0", "readonly", "keyspace slow", "", "", "", 0, 0, 0, "Closes this connection's cut"},
+    {"cut|help", "0.1.0", "", "slow", "", "", "", 0, 0, 0, "Help"},
     {"delrange", "0.1.0", "write", "write keyspace slow dangerous", "", "", "start end", 0, 0, 0, NULL},
 };
 

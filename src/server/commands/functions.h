@@ -39,9 +39,9 @@ server_command_function multi_run, exec_run, discard_run, watch_run, unwatch_run
 server_command_function client_list_run, client_info_run, client_kill_run;
 /* command.c, info.c */
 server_command_function command_command_run, info_run;
-/* client.c, command.c, config.c, memory.c, slowlog.c */
+/* client.c, command.c, config.c, cut.c, memory.c, slowlog.c */
 extern const struct server_subcommand client_subcommands[], command_subcommands[], config_subcommands[],
-    memory_subcommands[], object_subcommands[], slowlog_subcommands[];
+    cut_subcommands[], memory_subcommands[], object_subcommands[], slowlog_subcommands[];
 
 /* Sets the connection's name, or replies an error and returns false. */
 bool client_name_set(struct server_call *call, const struct resp_argument *name);

@@ -16,6 +16,7 @@
 #include "server/commands/functions.h"
 #include "server/saves.h"
 #include "server/state.h"
+#include "store/cut.h"
 #include "server/text.h"
 
 /* ---- sections ---- */
@@ -166,6 +167,17 @@ static void section_persistence(struct figures *f)
     section_disk(f);
 }
 
+static void section_cuts(struct figures *f)
+{
+    struct store_cut_stats cuts;
+    store_cut_stats(f->server->store, &cuts);
+    text_add(&f->text,
+             "cuts_open:%" PRIu64 "\r\ncuts_opened:%" PRIu64 "\r\ncuts_failed:%" PRIu64
+             "\r\ncut_memory:%" PRIu64 "\r\ncut_values_saved:%" PRIu64 "\r\ncut_longest_hold_usec:%" PRIu64
+             "\r\n",
+             cuts.open, cuts.opened, cuts.failed, cuts.memory, cuts.saved, cuts.held_longest_ns / 1000);
+}
+
 static void section_stats(struct figures *f)
 {
     text_add(&f->text,
@@ -183,6 +195,7 @@ static void section_stats(struct figures *f)
              f->stats.counters.clients_evicted, f->stats.counters.hits, f->stats.counters.misses,
              f->stats.counters.errors, f->stats.counters.input_errors, f->stats.latency_us_p50,
              f->stats.latency_us_p99, f->stats.latency_us_p999);
+    section_cuts(f);
     section_defrag(f);
 }
 

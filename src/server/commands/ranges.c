@@ -1,7 +1,8 @@
 /*
  * ranges.c - commands that Redis does not have, since keys here are in order (byte by byte, as memcmp):
- * RANGE, RANGECOUNT, NEXTKEY, PREVKEY, DELRANGE, and the table of them. On fibers. What other clients write
- * meanwhile is seen or not, key by key: none of these commands is one transaction over many keys.
+ * RANGE, RANGECOUNT, NEXTKEY, PREVKEY, DELRANGE, and the table of them, with CUT (cut.c). On fibers. What
+ * other clients write meanwhile is seen or not, key by key: none of these commands is one transaction over
+ * many keys.
  */
 #include "server/arguments.h"
 #include "server/commands/functions.h"
@@ -191,6 +192,8 @@ const struct server_command server_range_commands[] = {
     RANGE("rangecount", count_run, 3, SERVER_READONLY, "How many keys are between two bounds"),
     RANGE("nextkey", next_run, 2, SERVER_READONLY | SERVER_FAST, "The first key behind a key"),
     RANGE("prevkey", previous_run, 2, SERVER_READONLY | SERVER_FAST, "The last key before a key"),
+    {"cut", NULL, NULL, -2, SERVER_READONLY, 0, 0, 0, "range", "Keys as they were together at one moment",
+     cut_subcommands, NULL},
     RANGE("delrange", delete_run, 3, SERVER_WRITE, "Deletes the keys between two bounds, one by one"),
     {.name = NULL},
 };
