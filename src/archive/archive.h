@@ -6,7 +6,8 @@
  *
  *   header  0  8  "BANYANKV"
  *           8  4  version: 1
- *          12  4  flags: 1: the keys ascend, byte by byte, and none stands twice
+ *          12  4  flags: 1: the keys ascend, byte by byte, and none stands twice; 2: all
+ *                keys are as they were together at one moment
  *          16  8  when the file was begun: ms since 1970
  *          24  8  XXH3 (64 bits) of the bytes before
  *   block   0  4  "BLCK"
@@ -34,6 +35,7 @@
 
 #define ARCHIVE_VERSION     1u
 #define ARCHIVE_ORDERED     1u
+#define ARCHIVE_MOMENT      2u
 #define ARCHIVE_LEVEL_MAX   19
 #define ARCHIVE_HEADER      32u
 #define ARCHIVE_BLOCK_BYTES (1u << 20)

@@ -38,7 +38,7 @@ static int header_read(struct reader *reader)
     if (archive_get_u64(header + 24) != archive_header_hash(header))
         return source_corrupt(reader->source, 0, reader->error, "the header's checksum is wrong");
     reader->flags = archive_get_u32(header + 12);
-    if (version != ARCHIVE_VERSION || reader->flags & ~ARCHIVE_ORDERED)
+    if (version != ARCHIVE_VERSION || reader->flags & ~(ARCHIVE_ORDERED | ARCHIVE_MOMENT))
         return error_set(reader->error, BANYAN_EVERSION,
                          "%.60s is of version %" PRIu32 " of the format; this program knows version %u",
                          reader->source->name, version, ARCHIVE_VERSION);

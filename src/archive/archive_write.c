@@ -25,7 +25,7 @@ int archive_writer_create(struct archive_writer **created, uint32_t flags, uint6
                           archive_write_function *write, void *context, struct error *error)
 {
     struct archive_writer *writer = calloc(1, sizeof *writer);
-    assert(level >= 0 && level <= ARCHIVE_LEVEL_MAX && !(flags & ~ARCHIVE_ORDERED));
+    assert(level >= 0 && level <= ARCHIVE_LEVEL_MAX && !(flags & ~(ARCHIVE_ORDERED | ARCHIVE_MOMENT)));
     *created = writer;
     if (!writer)
         return error_set(error, BANYAN_ENOMEM, "no memory for a file of keys");

@@ -1,6 +1,7 @@
 /*
  * dump.c - `banyan dump`: all keys of a running server into a file, which `banyan load` reads, or which Redis
- * reads. A client like any other: one RANGE after another, while the server goes on.
+ * reads. A client like any other, while the server goes on: it reads a cut of the server's (CUT), or where
+ * that has none to give, one RANGE after another.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -26,15 +27,17 @@
 #define RETRY_NS     (SECOND / 10)
 
 enum { DUMP_BANYAN, DUMP_AOF };
+enum { CONSISTENT_AUTO, CONSISTENT_REQUIRE, CONSISTENT_OFF };
 
 struct dump_settings {
     char *output, *password_file, *from, *to;
     uint32_t compress;
-    int format;
+    int format, consistent;
     bool json;
 };
 
 static const char *const formats[] = {"banyan", "aof", NULL};
+static const char *const consistents[] = {"auto", "require", "off", NULL};
 
 #define ROW(name, kind, field, low, high, choices, unit, help)                                               \
     {                                                                                                        \
@@ -46,6 +49,8 @@ static const struct option_entry table[] = {
     ROW("format", OPTION_CHOICE, format, 0, 0, formats, "FORMAT",
         "banyan: checksums, what `banyan load` reads fastest; aof: an append-only file of Redis"),
     ROW("compress", OPTION_U32, compress, 0, ARCHIVE_LEVEL_MAX, NULL, "LEVEL", "By Zstandard; 0: not"),
+    ROW("consistent", OPTION_CHOICE, consistent, 0, 0, consistents, "auto|require|off",
+        "All keys as they were at one moment: where the server can; or else fail; or key by key"),
     ROW("from", OPTION_TEXT, from, 0, 0, NULL, "KEY", "Keys from this one on; empty: from the first"),
     ROW("to", OPTION_TEXT, to, 0, 0, NULL, "KEY", "Keys before this one; empty: to the last"),
     ROW("password-file", OPTION_TEXT, password_file, 0, 0, NULL, "FILE", "First line: the server's password"),
@@ -60,15 +65,20 @@ static const struct settings_command command = {
     .arguments_max = 1,
     .documentation =
         "Write all keys of a running server ('banyan serve', 'banyan compute') into a file.\v"
-        "Without an address: 127.0.0.1:6379. The server goes on meanwhile. Each key is in the file with its "
+        "Without an address: 127.0.0.1:6379. The server goes on meanwhile. The file has all keys as they "
+        "were "
+        "at one moment of the dump, where the server is a 'banyan serve', which keeps for that what changes "
+        "meanwhile (its cut-memory-max is the limit).\n\n"
+        "The keys of a cluster are read key by key, which the command says: each is in the file with its "
         "value and "
         "its expiry as they were together at some moment of the dump; a key that was there all the time is "
-        "not missing. "
-        "Keys that are written meanwhile may have their value of before or of after.\n\n"
+        "not "
+        "missing; keys that are written meanwhile may have their value of before or of after.\n\n"
         "`banyan load` reads the file. With --format aof so do Redis, and redis-cli --pipe.\n\n"
         "Examples:\n"
         "  banyan dump --output backup.banyan\n"
         "  banyan dump --output backup.banyan --compress 3 10.0.0.5:6379 --password-file secret\n"
+        "  banyan dump --output backup.banyan --consistent require\n"
         "  banyan dump --format aof --output appendonly.aof\n"
         "  banyan dump --from user: --to 'user;' --output - | ssh elsewhere banyan load -\n\n"
         "Exit status: 0; 1 when the file could not be made; 2 when a setting makes no sense.",
@@ -86,6 +96,7 @@ struct dump {
     uint32_t limit;
     char last[ARCHIVE_KEY_MAX + 2]; /* the lower bound of the next RANGE, as RANGE takes it */
     size_t last_length;
+    bool cut; /* the server has a cut for this connection, and the keys come from it */
     bool ended;
 };
 
@@ -101,7 +112,7 @@ static int entry_add(struct dump *dump, const struct archive_entry *entry, struc
 
 static int strange(const char *what, struct error *error)
 {
-    return error_set(error, BANYAN_ECORRUPT, "the server's answer to RANGE is not one: %s", what);
+    return error_set(error, BANYAN_ECORRUPT, "the server's answer is not one of RANGE or CUT: %s", what);
 }
 
 /* Key, value and expiry by turns. */
@@ -128,7 +139,7 @@ static int entries_take(struct dump *dump, const redisReply *reply, struct error
         memcpy(dump->last + 1, key->str, key->len);
         dump->last_length = key->len + 1;
     }
-    dump->ended = reply->elements < (size_t)dump->limit * 3;
+    dump->ended = dump->cut ? !reply->elements : reply->elements < (size_t)dump->limit * 3;
     if (bytes < REPLY_LITTLE && dump->limit < LIMIT_MOST)
         dump->limit *= 2;
     else if (bytes > REPLY_MUCH && dump->limit > 1)
@@ -158,33 +169,107 @@ static int refusal(struct dump *dump, const char *words, uint64_t asked_at, stru
     return error_set(error, BANYAN_ENET, "the server refused: %s", text);
 }
 
-/* One RANGE. */
-static int range_read(struct dump *dump, uint64_t *asked_at, struct error *error)
+/* The cut has failed, and with it the file: what was read cannot be completed to that moment. */
+static int cut_lost(const char *words, struct error *error)
 {
-    char limit[16], to[ARCHIVE_KEY_MAX + 2] = "+";
-    size_t to_length = 1;
-    if (dump->settings.to && dump->settings.to[0])
-        to_length = (size_t)snprintf(to, sizeof to, "(%s", dump->settings.to);
-    const size_t limit_length = (size_t)snprintf(limit, sizeof limit, "%u", dump->limit);
-    const char *arguments[] = {"RANGE", dump->last, to, "LIMIT", limit, "WITHVALUES", "WITHEXPIRY"};
-    const size_t lengths[] = {5, dump->last_length, to_length, 5, limit_length, 10, 10};
-    redisReply *reply = redisCommandArgv(dump->connection, 7, arguments, lengths);
-    int status;
+    char text[400];
+    client_words(text, sizeof text, words);
+    return error_set(error, BANYAN_ENET, "the server gave up the cut, and nothing is written: %s", text);
+}
+
+/* Sends a command, and gets its reply; NULL: the connection was lost. */
+static redisReply *ask(struct dump *dump, int count, const char **arguments, const size_t *lengths,
+                       struct error *error)
+{
+    redisReply *reply = redisCommandArgv(dump->connection, count, arguments, lengths);
+    char text[120];
     if (!reply) {
-        char text[120];
         client_words(text, sizeof text, dump->connection->errstr);
-        return error_set(error, BANYAN_ENET, "the connection to the server was lost: %s", text);
+        error_set(error, BANYAN_ENET, "the connection to the server was lost: %s", text);
     }
+    return reply;
+}
+
+/* The upper bound, as RANGE takes it. */
+static size_t bound_to(const struct dump *dump, char to[ARCHIVE_KEY_MAX + 2])
+{
+    const char *key = dump->settings.to;
+    return (size_t)(key && key[0] ? snprintf(to, ARCHIVE_KEY_MAX + 2, "(%s", key)
+                                  : snprintf(to, ARCHIVE_KEY_MAX + 2, "+"));
+}
+
+/* One RANGE, or one CUT NEXT. */
+static int part_read(struct dump *dump, uint64_t *asked_at, struct error *error)
+{
+    char limit[16], to[ARCHIVE_KEY_MAX + 2];
+    const size_t to_length = bound_to(dump, to);
+    const size_t limit_length = (size_t)snprintf(limit, sizeof limit, "%u", dump->limit);
+    const char *range[] = {"RANGE", dump->last, to, "LIMIT", limit, "WITHVALUES", "WITHEXPIRY"};
+    const size_t range_lengths[] = {5, dump->last_length, to_length, 5, limit_length, 10, 10};
+    const char *next[] = {"CUT", "NEXT", limit};
+    const size_t next_lengths[] = {3, 4, limit_length};
+    redisReply *reply =
+        dump->cut ? ask(dump, 3, next, next_lengths, error) : ask(dump, 7, range, range_lengths, error);
+    int status;
+    if (!reply)
+        return error->code;
     if (reply->type == REDIS_REPLY_ARRAY) {
         status = entries_take(dump, reply, error);
         *asked_at = task_now();
     } else if (reply->type == REDIS_REPLY_ERROR) {
-        status = refusal(dump, reply->str, *asked_at, error);
+        status = dump->cut ? cut_lost(reply->str, error) : refusal(dump, reply->str, *asked_at, error);
     } else {
         status = strange("it is no array", error);
     }
     freeReplyObject(reply);
     return status;
+}
+
+/* ---- the cut ---- */
+
+/* What the server says to CUT OPEN. *again: it may have one in a moment. */
+static int cut_answer(struct dump *dump, const redisReply *reply, bool *again, struct error *error)
+{
+    char text[300];
+    *again = false;
+    if (reply->type == REDIS_REPLY_STATUS) {
+        dump->cut = true;
+        return 0;
+    }
+    if (reply->type != REDIS_REPLY_ERROR)
+        return strange("CUT OPEN is answered by neither a status nor an error", error);
+    client_words(text, sizeof text, reply->str);
+    *again = !strncmp(reply->str, "BUSY ", 5) || !strncmp(reply->str, "CLUSTERDOWN", 11);
+    if (strncmp(reply->str, "NOCUT ", 6) && strncmp(reply->str, "ERR unknown command", 19))
+        return error_set(error, BANYAN_ENET,
+                         "the server refused a cut: %s. With --consistent off keys are read key by key",
+                         text);
+    if (dump->settings.consistent == CONSISTENT_REQUIRE)
+        return error_set(error, BANYAN_ENOTSUP,
+                         "the server cannot give all keys as they are at one moment (%s); without "
+                         "--consistent require they are read key by key",
+                         text);
+    return 0; /* key by key then */
+}
+
+static int cut_open(struct dump *dump, struct error *error)
+{
+    const uint64_t begun = task_now();
+    char to[ARCHIVE_KEY_MAX + 2];
+    const size_t to_length = bound_to(dump, to);
+    const char *arguments[] = {"CUT", "OPEN", dump->last, to};
+    const size_t lengths[] = {3, 4, dump->last_length, to_length};
+    for (;;) {
+        bool again;
+        redisReply *reply = ask(dump, 4, arguments, lengths, error);
+        if (!reply)
+            return error->code;
+        int status = cut_answer(dump, reply, &again, error);
+        freeReplyObject(reply);
+        if (!again || task_now() - begun > WAIT_SECONDS * SECOND)
+            return status;
+        task_sleep(RETRY_NS);
+    }
 }
 
 /* ---- the command ---- */
@@ -219,11 +304,14 @@ static int dump_all(struct dump *dump, struct error *error)
 {
     uint64_t asked_at = task_now();
     int status = 0;
-    if (dump->settings.format == DUMP_BANYAN)
-        status = archive_writer_create(&dump->writer, ARCHIVE_ORDERED, clock_wall_ms(),
-                                       (int)dump->settings.compress, output_file_write, &dump->output, error);
+    if (dump->settings.consistent != CONSISTENT_OFF)
+        status = cut_open(dump, error);
+    if (!status && dump->settings.format == DUMP_BANYAN)
+        status = archive_writer_create(&dump->writer, ARCHIVE_ORDERED | (dump->cut ? ARCHIVE_MOMENT : 0),
+                                       clock_wall_ms(), (int)dump->settings.compress, output_file_write,
+                                       &dump->output, error);
     while (!status && !dump->ended) {
-        status = range_read(dump, &asked_at, error);
+        status = part_read(dump, &asked_at, error);
         client_progress(&dump->progress, dump->keys, dump->bytes, false);
     }
     if (!status && dump->writer)
@@ -236,14 +324,15 @@ static void result_print(const struct dump *dump)
 {
     const double seconds = (double)(task_now() - dump->progress.begun_at) / 1e9;
     if (!dump->settings.json && !dump->output.temporary && dump->output.file != stdout)
-        printf("%s: %" PRIu64 " keys, %.1f MiB of keys and values in %.1f MiB\n", dump->settings.output,
-               dump->keys, (double)dump->bytes / 1048576, (double)dump->output.written / 1048576);
+        printf("%s: %" PRIu64 " keys, %s, %.1f MiB of keys and values in %.1f MiB\n", dump->settings.output,
+               dump->keys, dump->cut ? "as they were at one moment" : "read key by key",
+               (double)dump->bytes / 1048576, (double)dump->output.written / 1048576);
     if (!dump->settings.json)
         return;
-    json_t *json =
-        json_pack("{s:s, s:s, s:I, s:I, s:I, s:f}", "output", dump->settings.output, "format",
-                  formats[dump->settings.format], "keys", (json_int_t)dump->keys, "bytes",
-                  (json_int_t)dump->bytes, "written", (json_int_t)dump->output.written, "seconds", seconds);
+    json_t *json = json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:f}", "output", dump->settings.output, "format",
+                             formats[dump->settings.format], "consistent", dump->cut, "keys",
+                             (json_int_t)dump->keys, "bytes", (json_int_t)dump->bytes, "written",
+                             (json_int_t)dump->output.written, "seconds", seconds);
     json_dumpf(json, stdout, JSON_REAL_PRECISION(6));
     putchar('\n');
     json_decref(json);
