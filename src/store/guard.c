@@ -41,11 +41,10 @@ bool store_cut_wants(const struct store_cut *cut, const void *key, size_t key_le
     return order < 0 || (!order && !high->open);
 }
 
-/* Under the cut's lock. */
-static bool needed(const struct store_cut *cut, const struct tree_item *item)
+/* Under the cut's lock: whether the key is to be saved, if it is not yet. */
+static bool wanted(const struct store_cut *cut, const struct tree_item *item)
 {
-    return cut->state == STORE_CUT_OPEN && store_cut_wants(cut, item->key, item->key_length) &&
-           !store_cut_table_has(&cut->table, item->key, item->key_length);
+    return cut->state == STORE_CUT_OPEN && store_cut_wants(cut, item->key, item->key_length);
 }
 
 static void needs_find(struct store_session *session, const struct tree_item *item, struct needs *needs)
@@ -59,7 +58,8 @@ static void needs_find(struct store_session *session, const struct tree_item *it
         if (atomic_load_acquire(&cut->state) != STORE_CUT_OPEN) /* acquire: a hint, which the lock confirms */
             continue;
         spinlock_lock(&cut->lock);
-        needs->generations[i] = needed(cut, item) ? cut->generation : 0;
+        if (wanted(cut, item) && !store_cut_table_has(&cut->table, item->key, item->key_length))
+            needs->generations[i] = cut->generation;
         spinlock_unlock(&cut->lock);
         needs->any = needs->any || needs->generations[i];
     }
@@ -108,7 +108,7 @@ static void keep(struct store_cut *cut, uint64_t generation, const struct tree_i
     }
     spinlock_lock(&cut->lock);
     const bool kept =
-        cut->generation == generation && needed(cut, item) && store_cut_table_add(&cut->table, saved);
+        cut->generation == generation && wanted(cut, item) && store_cut_table_add(&cut->table, saved);
     spinlock_unlock(&cut->lock);
     if (kept)
         atomic_add_relaxed(&cuts->saved, 1);

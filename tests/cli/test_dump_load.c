@@ -171,6 +171,40 @@ static void test_ranges(void **state)
     scene->passed = true;
 }
 
+/* What the file says of itself, and the command of the file: the flags stand behind 12 bytes. */
+static void consistent(struct scene *scene, const char *address, const char *how, const char *json, int flags)
+{
+    const char *file = keep(scene_path(scene, "consistent-%s.banyan", how));
+    run(scene, 0, json, ARGUMENTS("dump", address, "--output", file, "--consistent", how, "--json"));
+    FILE *stream = fopen(file, "r");
+    assert_non_null(stream);
+    assert_int_equal(fseek(stream, 12, SEEK_SET), 0);
+    assert_int_equal(fgetc(stream), flags);
+    fclose(stream);
+    run(scene, 0, "26 keys read", ARGUMENTS("load", file, "--dry-run"));
+}
+
+static void test_consistent(void **state)
+{
+    struct scene *scene = *state;
+    struct process *server = serve(scene, "server");
+    redisContext *client = client_of(server, 0);
+    const char *address = keep(address_text(server, 0)), *file = keep(scene_path(scene, "some.aof"));
+    for (unsigned i = 0; i < 26; i++)
+        assert_string_equal(ask(client, "SET %s %u", text_of("%c", 'a' + (int)i), i), "OK");
+    consistent(scene, address, "auto", "\"consistent\": true", 3);
+    consistent(scene, address, "require", "\"consistent\": true", 3);
+    consistent(scene, address, "off", "\"consistent\": false", 1);
+    run(scene, 0, "26 keys, as they were at one moment", ARGUMENTS("dump", address, "--output", file));
+    run(scene, 0, "26 keys, read key by key",
+        ARGUMENTS("dump", address, "--output", file, "--consistent", "off"));
+    assert_int_equal(info_figure(client, "stats", "cuts_opened"), 3);
+    while (info_figure(client, "stats", "cuts_open")) /* the server notices that the program has ended */
+        usleep(1000);
+    redisFree(client);
+    scene->passed = true;
+}
+
 /* A file that was cut or changed is refused as a whole: the server is as before. */
 static void test_damaged(void **state)
 {
@@ -306,6 +340,9 @@ static void test_to_redis(void **state)
     keys_check(to);
     run(scene, 1, "no Banyan of this version",
         ARGUMENTS("dump", "--output", scene_path(scene, "none"), keep(text_of("unix:%s", address.path))));
+    run(scene, 1, "cannot give all keys as they are at one moment",
+        ARGUMENTS("dump", "--consistent", "require", "--output", scene_path(scene, "none"),
+                  keep(text_of("unix:%s", address.path))));
     redisFree(to);
     process_kill(other);
     /* As a Redis's own file: it finds it at its start. */
@@ -326,6 +363,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_round_trip, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(test_ranges, scene_set_up, scene_tear_down),
+        cmocka_unit_test_setup_teardown(test_consistent, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(test_damaged, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(test_mistakes, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(test_commands, scene_set_up, scene_tear_down),
