@@ -264,10 +264,10 @@ static void read_one(struct world_task *task)
     int status = store_cut_open(stores_session(task), &all, &cut);
     view->opened_to = moment_stamp(&plan->clock);
     while (!status && !ended) {
-        status = store_cut_next(stores_session(task), cut, 1 + random_below(&task->random, 40),
+        status = store_cut_next(stores_session(task), cut, 1 + random_below(&task->random, 12),
                                 1 + random_below(&task->random, 100000), visit, &reading, &ended);
-        if (random_chance(&task->random, 0.3))
-            task_sleep(random_below(&task->random, 30000));
+        if (random_chance(&task->random, 0.5))
+            task_sleep(random_below(&task->random, 60000));
     }
     store_cut_close(cut);
     if (status)
