@@ -13,6 +13,7 @@
 #include "server/defrag.h"
 #include "server/fiber.h"
 #include "server/state.h"
+#include "store/cut.h"
 
 #define FLUSH_GRACE_NS UINT64_C(1000000000)
 #define IDLE_TICKS     10u /* of pool_worker_idle */
@@ -130,6 +131,8 @@ static void thread_tick(struct server_thread *thread)
         return;
     server_sample_rate(server, now);
     listeners_tick(server, now);
+    while (store_cuts_tidy(server->store) && !thread->stopping)
+        task_yield();
     if (server->options.tick)
         server->options.tick(server->options.tick_context);
 }

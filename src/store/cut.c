@@ -16,6 +16,9 @@
 #define BETWEEN_NS    UINT64_C(20000000)
 #define LOOK_FIRST_NS 2000u
 #define LOOK_LAST_NS  50000u
+/* What is freed at once. */
+#define FREED_ENTRIES 1000u
+#define FREED_BYTES   (UINT64_C(4) << 20)
 
 void store_cuts_init(struct store *store)
 {
@@ -84,14 +87,49 @@ static struct store_cut *slot_take(struct store_session *session, const struct t
     return cut;
 }
 
-/* Empties the cut, and leaves it in that state. */
-static void slot_empty(struct store_cut *cut, uint32_t state)
+/* Under the cut's lock: takes out all that it has saved. */
+static struct store_saved *saved_take(struct store_cut *cut, bool *much)
 {
-    spinlock_lock(&cut->lock);
-    struct store_saved *all = store_cut_table_clear(&cut->table);
-    atomic_store_release(&cut->state, state); /* release: see slot_take */
-    spinlock_unlock(&cut->lock);
-    atomic_add_relaxed(&cut->store->cuts.memory, 0 - store_saved_free(all));
+    *much = cut->table.count > FREED_ENTRIES || cut->table.bytes > FREED_BYTES;
+    return store_cut_table_clear(&cut->table);
+}
+
+/* Frees it, or leaves it to store_cuts_tidy where that would take long: the caller is a client's change, or
+ * has other clients that wait. */
+static void saved_free(struct store_cuts *cuts, struct store_saved *all, bool much)
+{
+    if (!much) {
+        atomic_add_relaxed(&cuts->memory, 0 - store_saved_free(all, UINT32_MAX, NULL));
+        return;
+    }
+    spinlock_lock(&cuts->lock);
+    all->list = cuts->garbage;
+    cuts->garbage = all;
+    spinlock_unlock(&cuts->lock);
+}
+
+bool store_cuts_tidy(struct store *store)
+{
+    struct store_cuts *cuts = &store->cuts;
+    struct store_saved *left;
+    spinlock_lock(&cuts->lock);
+    struct store_saved *first = cuts->garbage;
+    if (first)
+        cuts->garbage = first->list;
+    spinlock_unlock(&cuts->lock);
+    if (!first)
+        return false;
+    atomic_add_relaxed(&cuts->memory, 0 - store_saved_free(first, FREED_ENTRIES, &left));
+    if (left)
+        saved_free(cuts, left, true);
+    return true;
+}
+
+void store_cuts_end(struct store *store)
+{
+    while (store_cuts_tidy(store))
+        ;
+    assert(!store->cuts.state && !store->cuts.memory);
 }
 
 void store_cut_close(struct store_cut *cut)
@@ -99,7 +137,12 @@ void store_cut_close(struct store_cut *cut)
     if (!cut)
         return;
     struct store_cuts *cuts = &cut->store->cuts;
-    slot_empty(cut, STORE_CUT_FREE);
+    bool much;
+    spinlock_lock(&cut->lock);
+    struct store_saved *all = saved_take(cut, &much);
+    atomic_store_release(&cut->state, STORE_CUT_FREE); /* release: see slot_take */
+    spinlock_unlock(&cut->lock);
+    saved_free(cuts, all, much);
     spinlock_lock(&cuts->lock);
     state_set(cuts, taken(cuts) - 1, cuts->opening);
     spinlock_unlock(&cuts->lock);
@@ -108,17 +151,19 @@ void store_cut_close(struct store_cut *cut)
 void store_cut_fail(struct store_cut *cut, uint64_t generation, const struct error *error)
 {
     struct store_saved *all = NULL;
+    bool much = false;
     spinlock_lock(&cut->lock);
-    const bool fails =
-        cut->state == STORE_CUT_OPEN && cut->generation == generation && !cut->ended && !cut->error.code;
+    /* Relaxed: as in guard.c, wanted. */
+    const bool fails = atomic_load_relaxed(&cut->state) == STORE_CUT_OPEN && cut->generation == generation &&
+                       !cut->ended && !cut->error.code;
     if (fails) {
         cut->error = *error;
-        all = store_cut_table_clear(&cut->table);
+        all = saved_take(cut, &much);
     }
     spinlock_unlock(&cut->lock);
     if (fails)
         atomic_add_relaxed(&cut->store->cuts.failed, 1);
-    atomic_add_relaxed(&cut->store->cuts.memory, 0 - store_saved_free(all));
+    saved_free(&cut->store->cuts, all, much);
 }
 
 /* ---- opening ---- */
@@ -233,7 +278,7 @@ static void walk_saved(struct walk *walk, struct store_saved *saved)
         .bytes = saved->bytes + saved->key_length, .length = saved->length, .expires = saved->expires};
     if (saved->present)
         walk_visit(walk, saved->bytes, saved->key_length, &value);
-    atomic_add_relaxed(&walk->cut->store->cuts.memory, 0 - store_saved_free(saved));
+    atomic_add_relaxed(&walk->cut->store->cuts.memory, 0 - store_saved_free(saved, UINT32_MAX, NULL));
 }
 
 /* Takes out the first entry that was saved of a key up to this one (NULL: of any), and passes that key; where
@@ -319,14 +364,15 @@ int store_cut_next(struct store_session *session, struct store_cut *cut, uint64_
                         .context = context,
                         .entries = entries ? entries : 1,
                         .bytes = bytes ? bytes : 1};
-    const struct store_bound low = cut->low, *high = &cut->high;
+    /* The cursor looks at them when it begins, before anything is passed. */
+    const struct store_bound *low = &cut->low, *high = &cut->high;
     struct store_cursor cursor = {.session = session, .part = FORMAT_PART_VALUE};
     int status = 0;
     store_begin(session);
-    if (low.length) {
-        cursor.range.from = low.key;
-        cursor.range.from_length = low.length;
-        cursor.range.from_open = low.open;
+    if (low->length) {
+        cursor.range.from = low->key;
+        cursor.range.from_length = low->length;
+        cursor.range.from_open = low->open;
     }
     if (high->length) {
         cursor.range.to = high->key;

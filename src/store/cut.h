@@ -34,6 +34,9 @@ int store_cut_next(struct store_session *session, struct store_cut *cut, uint64_
                    store_visit_function *visit, void *context, bool *ended);
 /* Any thread, at any time but during store_cut_next; does not suspend. NULL: does nothing. */
 void store_cut_close(struct store_cut *cut);
+/* Any thread, from time to time: frees a piece, some hundred microseconds' work, of what cuts had saved that
+ * are over by now. False: nothing is left. */
+bool store_cuts_tidy(struct store *store);
 
 /* Limits the bytes of memory that all cuts of the store together take; default: STORE_CUT_MEMORY_MAX. */
 void store_set_cut_memory_max(struct store *store, uint64_t bytes);

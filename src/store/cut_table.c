@@ -43,15 +43,18 @@ struct store_saved *store_saved_make(unsigned levels, const void *key, size_t ke
     return saved;
 }
 
-uint64_t store_saved_free(struct store_saved *saved)
+uint64_t store_saved_free(struct store_saved *saved, uint32_t most, struct store_saved **left)
 {
     uint64_t held = 0;
-    while (saved) {
+    for (uint32_t i = 0; saved && i < most; i++) {
         struct store_saved *next = saved->next[0];
         held += saved->held;
         free(saved);
         saved = next;
     }
+    assert(!saved || left);
+    if (left)
+        *left = saved;
     return held;
 }
 
@@ -96,6 +99,7 @@ bool store_cut_table_add(struct store_cut_table *table, struct store_saved *save
         *links[level] = saved;
     }
     table->count++;
+    table->bytes += saved->held;
     return true;
 }
 
@@ -110,6 +114,7 @@ struct store_saved *store_cut_table_pop(struct store_cut_table *table)
     }
     first->next[0] = NULL;
     table->count--;
+    table->bytes -= first->held;
     return first;
 }
 
@@ -117,6 +122,6 @@ struct store_saved *store_cut_table_clear(struct store_cut_table *table)
 {
     struct store_saved *all = table->heads[0];
     memset(table->heads, 0, sizeof table->heads);
-    table->count = 0;
+    table->count = table->bytes = 0;
     return all;
 }

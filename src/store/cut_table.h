@@ -18,14 +18,15 @@ struct store_saved {
     size_t key_length, length, held; /* held: bytes of memory that it takes */
     bool present;                    /* false: the key was absent */
     uint8_t levels;
-    uint8_t *bytes; /* the key, then the value; behind `next` */
+    uint8_t *bytes;           /* the key, then the value; behind `next` */
+    struct store_saved *list; /* of the first of a list that is to be freed: the next list */
     struct store_saved *next[];
 };
 
 struct store_cut_table {
     struct random random; /* of the entries' levels: clients must not know them beforehand */
     struct store_saved *heads[STORE_CUT_LEVELS];
-    uint64_t count;
+    uint64_t count, bytes; /* of memory, of all entries */
 };
 
 static inline int store_key_order(const void *a, size_t a_length, const void *b, size_t b_length)
@@ -42,9 +43,9 @@ size_t store_saved_bytes(unsigned levels, size_t key_length, size_t length);
 /* A copy; `value` NULL: the key was absent. NULL: no memory. */
 struct store_saved *store_saved_make(unsigned levels, const void *key, size_t key_length,
                                      const struct store_value *value);
-/* And all entries behind it, at the lowest level. NULL: nothing. Returns the bytes of memory that they held.
- */
-uint64_t store_saved_free(struct store_saved *saved);
+/* And the entries behind it, at the lowest level: up to so many. *left (NULL: none are) gets the others.
+ * Returns the bytes of memory that they held. */
+uint64_t store_saved_free(struct store_saved *saved, uint32_t most, struct store_saved **left);
 
 bool store_cut_table_has(const struct store_cut_table *table, const void *key, size_t key_length);
 /* False: the key has an entry already, which stays; `saved` stays the caller's. */

@@ -45,14 +45,17 @@ struct store_cuts {
     bool membarrier;
     uint32_t state; /* atomic: how many slots are taken, and STORE_CUTS_OPENING */
     struct spinlock lock;
-    struct store_guard *guards; /* guarded by the lock */
-    bool opening;               /* guarded by the lock: a task opens a cut */
+    struct store_guard *guards;  /* guarded by the lock */
+    bool opening;                /* guarded by the lock: a task opens a cut */
+    struct store_saved *garbage; /* guarded by the lock: lists of what cuts had saved that are over */
     struct store_cut slots[STORE_CUTS_MAX];
     uint64_t memory, memory_max;                  /* atomic, relaxed: sums and limits order nothing */
     uint64_t opened, failed, saved, held_longest; /* atomic, relaxed: statistics */
 };
 
 void store_cuts_init(struct store *store);
+/* Before the store is freed. */
+void store_cuts_end(struct store *store);
 void store_guard_add(struct store_cuts *cuts, struct store_guard *guard);
 void store_guard_remove(struct store_cuts *cuts, struct store_guard *guard);
 /* Under the cut's lock: whether a key is in its range and has not been passed. */

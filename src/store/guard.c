@@ -44,7 +44,10 @@ bool store_cut_wants(const struct store_cut *cut, const void *key, size_t key_le
 /* Under the cut's lock: whether the key is to be saved, if it is not yet. */
 static bool wanted(const struct store_cut *cut, const struct tree_item *item)
 {
-    return cut->state == STORE_CUT_OPEN && store_cut_wants(cut, item->key, item->key_length);
+    /* Relaxed: who takes a slot looks under another lock; what is said of an open cut is said under this one.
+     */
+    return atomic_load_relaxed(&cut->state) == STORE_CUT_OPEN &&
+           store_cut_wants(cut, item->key, item->key_length);
 }
 
 static void needs_find(struct store_session *session, const struct tree_item *item, struct needs *needs)
@@ -113,7 +116,7 @@ static void keep(struct store_cut *cut, uint64_t generation, const struct tree_i
     if (kept)
         atomic_add_relaxed(&cuts->saved, 1);
     else
-        atomic_add_relaxed(&cuts->memory, 0 - store_saved_free(saved));
+        atomic_add_relaxed(&cuts->memory, 0 - store_saved_free(saved, UINT32_MAX, NULL));
 }
 
 /* A session for reading alone, on the same task and tree session: the guarded one's buffers hold what it is

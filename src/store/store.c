@@ -75,6 +75,7 @@ void store_close(struct store *store)
 {
     if (!store)
         return;
+    store_cuts_end(store);
     tree_close(store->tree);
     free(store);
 }

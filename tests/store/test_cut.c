@@ -296,6 +296,33 @@ static void emptied(void **state)
     expect_none_left();
 }
 
+/* What a cut had saved that is closed is freed bit by bit, where it is much. */
+static void tidied(void **state)
+{
+    struct store_cut_stats stats;
+    char key[16];
+    unsigned pieces = 0;
+    for (unsigned i = 0; i < 4500; i++) {
+        snprintf(key, sizeof key, "k%04u", i);
+        put(key, "1", 0);
+    }
+    struct store_cut *cuts[2] = {open_range(NULL, NULL), open_range(NULL, NULL)};
+    for (unsigned i = 0; i < 4500; i++) {
+        snprintf(key, sizeof key, "k%04u", i);
+        put(key, "2", 0);
+    }
+    assert_false(store_cuts_tidy(store));
+    store_cut_close(cuts[0]);
+    store_cut_close(cuts[1]);
+    store_cut_stats(store, &stats);
+    assert_int_equal(stats.open, 0);
+    assert_true(stats.memory > 0);
+    while (store_cuts_tidy(store))
+        pieces++;
+    assert_in_range(pieces, 9, 20);
+    expect_none_left();
+}
+
 static void two_moments(void **state)
 {
     put("a", "1", 0);
@@ -528,7 +555,7 @@ static void table(void **state)
         held += store_saved_bytes(one->levels, 3, 1);
         struct store_saved *other = store_saved_make(1, key, 3, NULL);
         assert_false(store_cut_table_add(&table, other));
-        assert_int_equal(store_saved_free(other), store_saved_bytes(1, 3, 0));
+        assert_int_equal(store_saved_free(other, 1, NULL), store_saved_bytes(1, 3, 0));
         assert_true(store_cut_table_has(&table, key, 3));
         assert_false(store_cut_table_has(&table, key, 2));
     }
@@ -538,10 +565,10 @@ static void table(void **state)
         assert_memory_equal(one->bytes, key, 3);
         assert_true(one->present);
         assert_false(store_cut_table_has(&table, key, 3));
-        held -= store_saved_free(one);
+        held -= store_saved_free(one, 1, NULL);
     }
     assert_int_equal(table.count, 600);
-    assert_int_equal(store_saved_free(store_cut_table_clear(&table)), held);
+    assert_int_equal(store_saved_free(store_cut_table_clear(&table), 1000, NULL), held);
     assert_null(store_cut_table_first(&table));
     assert_null(store_cut_table_pop(&table));
 }
@@ -551,10 +578,10 @@ static void table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(holds_what_was), TEST(first_save_stays), TEST(parts),
-        TEST(emptied),        TEST(two_moments),      TEST(expiry),
-        TEST(bounds),         TEST(memory_limit),     TEST(too_many),
-        TEST(no_keys),        TEST(change_under_way), cmocka_unit_test(table),
+        TEST(holds_what_was),    TEST(first_save_stays), TEST(parts),   TEST(emptied),
+        TEST(two_moments),       TEST(tidied),           TEST(expiry),  TEST(bounds),
+        TEST(memory_limit),      TEST(too_many),         TEST(no_keys), TEST(change_under_way),
+        cmocka_unit_test(table),
     };
     return cmocka_run_group_tests_name("store_cut", tests, NULL, NULL);
 }
