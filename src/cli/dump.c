@@ -169,7 +169,7 @@ static int refusal(struct dump *dump, const char *words, uint64_t asked_at, stru
     return error_set(error, BANYAN_ENET, "the server refused: %s", text);
 }
 
-/* The cut has failed, and with it the file: what was read cannot be completed to that moment. */
+/* The cut has failed, and with it the file: the rest of that moment is not to be had. */
 static int cut_lost(const char *words, struct error *error)
 {
     char text[400];

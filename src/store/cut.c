@@ -1,6 +1,6 @@
 /*
- * cut.c - opening, reading and closing a cut; contract in cut.h, rules in docs/internals/cuts.md. What is
- * saved for it meanwhile: guard.c.
+ * cut.c - opening, reading and closing a cut; contract in cut.h, rules in docs/internals/cuts.md. Saving
+ * old values for it meanwhile: guard.c.
  */
 #include "store/cut.h"
 
@@ -70,7 +70,7 @@ static struct store_cut *slot_take(struct store_session *session, const struct t
             cut = &cuts->slots[i];
     if (cut) {
         state_set(cuts, taken(cuts) + 1, cuts->opening);
-        atomic_store_relaxed(&cut->state, STORE_CUT_TAKEN); /* under the lock of those who take */
+        atomic_store_relaxed(&cut->state, STORE_CUT_TAKEN); /* takers have one lock */
     }
     spinlock_unlock(&cuts->lock);
     if (!cut)
@@ -309,8 +309,8 @@ static int walk_failed(const struct walk *walk)
     return pool_fail(tree_session_pool(walk->session->tree), error->code, "%s", error->text);
 }
 
-/* Gives out what was saved of keys up to this one, then the key as the store has it, unless it was saved.
- * `value` NULL: the store does not have it. `key` NULL: what was saved of all keys. */
+/* Gives out the saved entries of keys up to this one, then the key as the store has it, unless it was saved.
+ * `value` NULL: the store does not have it. `key` NULL: gives out all saved entries. */
 static int walk_key(struct walk *walk, const void *key, size_t key_length, const struct store_value *value)
 {
     while (!walk->stopped) {

@@ -8,7 +8,7 @@
  *
  * COST. Opening holds all writers of the store for as long as the longest change under way lasts, at most
  * some milliseconds at a time. While a cut is open the first change of each key that it has not passed reads
- * the key once more, and copies its value into memory. With no cut open a change costs some nanoseconds more.
+ * the key once more, and copies its value into memory. With no cut open a change costs a nanosecond more.
  */
 #ifndef STORE_CUT_H
 #define STORE_CUT_H
@@ -26,7 +26,7 @@ struct store_cut;
 int store_cut_open(struct store_session *session, const struct tree_range *range, struct store_cut **cut);
 /* Visits the next entries in key order, about as many or as many bytes as were asked for, at least one unless
  * there are none; *ended: those were the last. One task at a time for each cut, with any session of the store
- * but one that is in a call. The visited are gone from the cut, also where the visit returns false, which
+ * but one that is in a call. Visited entries are gone from the cut, also if the visit returns false, which
  * ends the call. BANYAN_ENOMEM: the values that had to be kept would have exceeded store_set_cut_memory_max,
  * or the machine's memory; BANYAN_ECORRUPT and others: a value could not be read before it was changed. From
  * a failure on the cut gives nothing more, and keeps no memory but itself; the message is the session's. */

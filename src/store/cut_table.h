@@ -1,6 +1,6 @@
 /*
- * cut_table.h - what keys held at the moment of a cut (cut.h): entries in key order, of which the first of a
- * key stays and the least are taken out first. A skip list. Private to src/store/.
+ * cut_table.h - the values of keys at the moment of a cut (cut.h): entries in key order, of which the first
+ * of a key stays and the least are taken out first. A skip list. Private to src/store/.
  *
  * The caller holds a lock around each call but store_saved_make and store_saved_free, which may be costly. An
  * entry that is not in a table is its maker's, or that of the caller who took it out.

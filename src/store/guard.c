@@ -1,6 +1,6 @@
 /*
  * guard.c - the slow part of guard.h, while some cut is open or being opened; docs/internals/cuts.md says why
- * what is saved is what the key held at the moment of the cut (B3).
+ * the saved value is that of the moment (B3).
  */
 #include "store/guard.h"
 
@@ -44,8 +44,7 @@ bool store_cut_wants(const struct store_cut *cut, const void *key, size_t key_le
 /* Under the cut's lock: whether the key is to be saved, if it is not yet. */
 static bool wanted(const struct store_cut *cut, const struct tree_item *item)
 {
-    /* Relaxed: who takes a slot looks under another lock; what is said of an open cut is said under this one.
-     */
+    /* Relaxed: the lock orders all but the taking of a free slot, which is not open then. */
     return atomic_load_relaxed(&cut->state) == STORE_CUT_OPEN &&
            store_cut_wants(cut, item->key, item->key_length);
 }
@@ -168,7 +167,7 @@ static bool saved_all(struct store_session *session, const struct tree_item *ite
         needs_find(session, &items[i], &needs);
         if (!needs.any)
             continue;
-        store_guard_end(session); /* reading may take its time: whoever opens a cut does not wait for it */
+        store_guard_end(session); /* an opener does not wait for the reading, which may take long */
         save(session, &items[i], &needs);
         return false;
     }

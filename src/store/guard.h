@@ -1,10 +1,11 @@
 /*
- * guard.h - what stands around each change of a key: it tells those who open a cut (cut.h) that a change is
- * under way, and keeps what the key held for the cuts that still need it. Private to src/store/.
+ * guard.h - stands around each change of a key: tells the openers of cuts (cut.h) that a change is under way,
+ * and keeps the key's old value for the cuts that still need it. Private to src/store/.
  *
  * store_guard_begin comes before the call of the tree that makes the change, and store_guard_end right behind
  * it; nothing else that waits may stand between them (rule B2, docs/internals/cuts.md). A session has one
- * change at a time. With no cut open both cost some nanoseconds, and no line that others write.
+ * change at a time. With no cut open both cost a nanosecond, and touch no line that others
+ * write.
  */
 #ifndef STORE_GUARD_H
 #define STORE_GUARD_H
@@ -42,7 +43,7 @@ static inline void store_guard_begin(struct store_session *session, const void *
 
 static inline void store_guard_end(struct store_session *session)
 {
-    /* Release: whoever sees it sees the change. */
+    /* Release: an opener that sees it sees the change. */
     atomic_store_release(&session->guard.changing, 0u);
 }
 
