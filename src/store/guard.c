@@ -159,19 +159,20 @@ static void save(struct store_session *session, const struct tree_item *item, co
         store_session_rest(saver);
 }
 
-/* Whether all that is needed is kept; else that of one item is kept now. */
+/* Whether all that is needed is kept; else it is kept now, and the announcement is withdrawn. */
 static bool saved_all(struct store_session *session, const struct tree_item *items, size_t count)
 {
+    bool all = true;
     for (size_t i = 0; i < count; i++) {
         struct needs needs;
         needs_find(session, &items[i], &needs);
         if (!needs.any)
             continue;
         store_guard_end(session); /* an opener does not wait for the reading, which may take long */
+        all = false;
         save(session, &items[i], &needs);
-        return false;
     }
-    return true;
+    return all;
 }
 
 void store_guard_slow(struct store_session *session, const struct tree_item *items, size_t count)
