@@ -205,6 +205,25 @@ static void test_consistent(void **state)
     scene->passed = true;
 }
 
+/* Several servers change the keys of a cluster: it is read key by key, or not at all. */
+static void test_cluster(void **state)
+{
+    struct scene *scene = *state;
+    struct process *memory =
+        process_start(scene, "memory", ARGUMENTS("memory", "--listen", "127.0.0.1:0", "--size", "64M"));
+    const char *pool = keep(address_text(memory, 0)), *file = keep(scene_path(scene, "cluster.banyan"));
+    struct process *server = process_start(
+        scene, "compute", ARGUMENTS("compute", "--memory", pool, "--listen", "127.0.0.1:0", "--format"));
+    redisContext *client = client_of(server, 0);
+    const char *address = keep(address_text(server, 0));
+    assert_string_equal(ask(client, "MSET a 1 b 2"), "OK");
+    run(scene, 0, "2 keys, read key by key", ARGUMENTS("dump", address, "--output", file));
+    run(scene, 1, "other servers change keys of this index too",
+        ARGUMENTS("dump", address, "--output", file, "--consistent", "require"));
+    redisFree(client);
+    scene->passed = true;
+}
+
 /* A file that was cut or changed is refused as a whole: the server is as before. */
 static void test_damaged(void **state)
 {
@@ -364,6 +383,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_round_trip, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(test_ranges, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(test_consistent, scene_set_up, scene_tear_down),
+        cmocka_unit_test_setup_teardown(test_cluster, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(test_damaged, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(test_mistakes, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(test_commands, scene_set_up, scene_tear_down),
