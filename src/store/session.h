@@ -21,6 +21,7 @@ struct store {
     void *clock_context;
     struct store_stats stats; /* relaxed atomics: they are counted and read, and order nothing */
     uint64_t memory_max;      /* of stats.memory; relaxed, since a call may miss a change just made */
+    uint8_t apart[64]; /* each change looks at the cuts, and should not wait for the line of the counters */
     struct store_cuts cuts;
 };
 
