@@ -205,6 +205,39 @@ static void test_consistent(void **state)
     scene->passed = true;
 }
 
+/* A server whose changes wait for the disk behind the guard: a cut is opened beside them all the same. */
+static void test_with_data(void **state)
+{
+    struct scene *scene = *state;
+    struct process *server =
+        process_start(scene, "server",
+                      ARGUMENTS("serve", "--listen", "127.0.0.1:0", "--size", "256M", "--data",
+                                scene_path(scene, "data"), "--durability", "disk-always"));
+    redisContext *writer = client_of(server, 0), *reader = client_of(server, 0);
+    const char *address = keep(address_text(server, 0)), *file = keep(scene_path(scene, "data.banyan"));
+    assert_string_equal(ask(writer, "MSET a 1 b 2 c 3"), "OK");
+    for (unsigned i = 0; i < 200; i++) /* not answered yet: changes are under way */
+        assert_int_equal(redisAppendCommand(writer, "SET w%u x", i), REDIS_OK);
+    int sent = 0;
+    while (!sent)
+        assert_int_equal(redisBufferWrite(writer, &sent), REDIS_OK);
+    assert_string_equal(ask(reader, "CUT OPEN [a [c"), "OK");
+    for (unsigned i = 0; i < 200; i++) {
+        redisReply *reply;
+        assert_int_equal(redisGetReply(writer, (void **)&reply), REDIS_OK);
+        freeReplyObject(reply);
+    }
+    assert_string_equal(ask(writer, "DEL a b"), "2");
+    redisReply *reply = redisCommand(reader, "CUT NEXT");
+    assert_int_equal(reply->elements, 9);
+    assert_string_equal(reply->element[1]->str, "1");
+    freeReplyObject(reply);
+    run(scene, 0, "201 keys, as they were at one moment", ARGUMENTS("dump", address, "--output", file));
+    redisFree(writer);
+    redisFree(reader);
+    scene->passed = true;
+}
+
 /* Several servers change the keys of a cluster: it is read key by key, or not at all. */
 static void test_cluster(void **state)
 {
@@ -383,6 +416,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_round_trip, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(test_ranges, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(test_consistent, scene_set_up, scene_tear_down),
+        cmocka_unit_test_setup_teardown(test_with_data, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(test_cluster, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(test_damaged, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(test_mistakes, scene_set_up, scene_tear_down),
