@@ -17,11 +17,12 @@
 #include "durable/session.h"
 
 #define SECOND_NS        UINT64_C(1000000000)
-#define LATE_NS          (2 * SECOND_NS)  /* writers wait while the disk is further behind */
-#define LOCK_NS          SECOND_NS        /* for a process that is dying */
-#define FULL_NS          (SECOND_NS / 10) /* between two passes where the disk has no room */
-#define AGAIN_NS         (10 * SECOND_NS) /* after a checkpoint that failed */
-#define INDEX            0u               /* the store is the only one of its directory */
+#define LATE_NS          (2 * SECOND_NS)    /* writers wait while the disk is further behind */
+#define LOCK_NS          SECOND_NS          /* for a process that is dying */
+#define FULL_NS          (SECOND_NS / 10)   /* between two passes where the disk has no room */
+#define AGAIN_NS         (10 * SECOND_NS)   /* after a checkpoint that failed */
+#define QUICK_NS         (SECOND_NS / 1000) /* a server's thread may be held up so long by a pass */
+#define INDEX            0u                 /* the store is the only one of its directory */
 #define STEP_KEYS        1024u
 #define JOURNAL_LEAST    (UINT64_C(64) << 20) /* a shorter journal is not worth a checkpoint */
 #define FILE_LEAST       (UINT64_C(1) << 20)
@@ -52,10 +53,13 @@ struct durable {
     struct feed *feed;
     struct keeper *keeper;
     struct helper keeps, saves;
-    bool stopping;    /* atomic */
-    bool full;        /* the keeper's: the disk has no room, and the log says so */
-    bool cramped;     /* the keeper's: the journal waits for a checkpoint */
-    uint64_t sync_ns; /* the keeper's: how long the last pass took */
+    bool stopping; /* atomic */
+    /* The leader's (feed_lead). */
+    int status;       /* of the last pass */
+    bool full;        /* the disk has no room, and the log says so */
+    bool cramped;     /* the journal waits for a checkpoint */
+    uint64_t pass_ns; /* how long the last pass took */
+    bool quick;       /* atomic: the last pass was no longer than a server's thread may be held up */
     /* Where the checkpoint is. Any thread sets ASKED; the keeper sets RUNS, and the thread that writes
      * begins; that one sets WRITTEN or BROKEN, and the keeper ends it. */
     uint32_t save; /* atomic */
@@ -117,12 +121,16 @@ static int manifest_find(struct durable *durable, struct error *error)
 int durable_open(struct durable **out, const char *path, const struct durable_options *options,
                  struct error *error)
 {
-    const struct disk_real_options disk = {.limit = options->limit_bytes, .lock_wait = LOCK_NS};
+    /* Plain calls: the kernel gives each sync of a ring to another thread, and the leader of a pass has
+     * nothing else to do until that one has ended. */
+    const struct disk_real_options disk = {
+        .limit = options->limit_bytes, .lock_wait = LOCK_NS, .io = DISK_IO_PLAIN};
     struct durable *durable = calloc(1, sizeof *durable);
     *out = durable;
     if (!durable)
         return error_set(error, BANYAN_ENOMEM, "no memory to keep data on a disk");
     durable->options = *options;
+    durable->options.quick_ns = options->quick_ns ? options->quick_ns : QUICK_NS;
     int status = disk_real_open(&durable->disk, path, &disk, error);
     if (!status)
         status = manifest_find(durable, error);
@@ -459,11 +467,17 @@ static bool save_due(const struct durable *durable)
     return durable->behind || durable->cramped || keeper_journal_bytes(durable->keeper) > due;
 }
 
+/* And one may begin. */
+static bool save_wanted(const struct durable *durable)
+{
+    return save_due(durable) && (!durable->save_failed || task_now() - durable->save_begun > AGAIN_NS);
+}
+
 static void saves_look(struct durable *durable, struct helper *helper)
 {
     switch ((enum save)save_state(durable)) {
     case SAVE_NONE:
-        if (save_due(durable) && (!durable->save_failed || task_now() - durable->save_begun > AGAIN_NS))
+        if (save_wanted(durable))
             save_begin(durable);
         break;
     case SAVE_ASKED:
@@ -490,7 +504,7 @@ int durable_save(struct durable *durable, struct error *error)
     return 0;
 }
 
-/* ---- the keeper ---- */
+/* ---- passes ---- */
 
 static void told_full(struct durable *durable, int status, const struct error *error)
 {
@@ -503,24 +517,26 @@ static void told_full(struct durable *durable, int status, const struct error *e
     durable->full = status != 0;
 }
 
-static int keep_once(struct durable *durable, struct helper *helper)
+typedef int pass_function(struct keeper *keeper, struct store_session *session, struct error *error);
+
+/* The leader makes a pass, and tells the log of a disk that takes nothing, or something again. */
+static void lead_pass(struct durable *durable, pass_function *pass)
 {
     struct error error = {0};
-    if (!durable->full && !durable->cramped && !feed_marked(durable->feed) && !feed_wanted(durable->feed))
-        return 0;
-    if (durable->options.always)
-        feed_gather(durable->feed, durable->sync_ns / 2);
     const uint64_t begun = task_now();
-    int status = keeper_pass(durable->keeper, helper->session.store, &error);
-    durable->sync_ns = task_now() - begun;
+    int status = pass(durable->keeper, durable->keeps.session.store, &error);
+    durable->pass_ns = task_now() - begun;
+    durable->status = status;
     durable->cramped = status == BANYAN_EBUSY;
+    atomic_store_relaxed(&durable->quick,
+                         !status && durable->pass_ns <= durable->options.quick_ns); /* a hint of the pace */
     /* No checkpoint will make room. */
     if (durable->cramped && save_state(durable) == SAVE_NONE && durable->save_failed) {
-        status = error.code = BANYAN_ENOSPC;
+        status = durable->status = error.code = BANYAN_ENOSPC;
         feed_fail(durable->feed, &error);
     }
     if (status == BANYAN_EBUSY)
-        return status;
+        return;
     if (!status || status == BANYAN_ENOSPC) {
         told_full(durable, status, &error);
     } else {
@@ -528,18 +544,53 @@ static int keep_once(struct durable *durable, struct helper *helper)
                   "%s. See to the disk, then start the server again",
                   disk_path(durable->disk), error.text);
     }
-    return status;
+}
+
+/* What only the keeper's thread does: to try again where a pass has failed, and to begin and end checkpoints.
+ */
+static bool keeper_needed(const struct durable *durable)
+{
+    const uint32_t save = save_state(durable);
+    return durable->status || (save != SAVE_NONE && save != SAVE_RUNS) ||
+           (save == SAVE_NONE && save_wanted(durable));
+}
+
+void durable_commit(struct durable *durable, uint64_t ticket)
+{
+    struct feed *feed = durable->feed;
+    /* Relaxed: a hint of the pace. */
+    if (!atomic_load_relaxed(&durable->quick) || feed_safe(feed, ticket) || !feed_lead(feed))
+        return;
+    if (!feed_safe(feed, ticket) && !durable->status)
+        lead_pass(durable, keeper_pass_at_once);
+    const bool needed = keeper_needed(durable);
+    feed_lead_end(feed);
+    if (needed)
+        feed_wake(feed);
+}
+
+/* ---- the keeper ---- */
+
+static void keep_once(struct durable *durable)
+{
+    if (!durable->full && !durable->cramped && !feed_marked(durable->feed) && !feed_wanted(durable->feed))
+        return;
+    if (durable->options.always)
+        feed_gather(durable->feed, durable->pass_ns / 2);
+    lead_pass(durable, keeper_pass);
 }
 
 static void keeper_main(void *context)
 {
     struct helper *helper = context;
     struct durable *durable = helper->durable;
-    int status = 0;
     while (!atomic_load_acquire(&durable->stopping)) { /* acquire: a flag that orders nothing else */
-        if (!status || status == BANYAN_ENOSPC || status == BANYAN_EBUSY)
-            status = keep_once(durable, helper);
+        feed_lead_keeper(durable->feed);
+        if (durable->status != BANYAN_EUNKNOWN)
+            keep_once(durable);
         saves_look(durable, helper);
+        const int status = durable->status;
+        feed_lead_end(durable->feed);
         if (!durable->options.always || status)
             feed_sleep(durable->feed, status ? FULL_NS : SECOND_NS);
         else
@@ -591,11 +642,13 @@ int durable_stop(struct durable *durable, struct error *error)
     if (!durable->keeper)
         return 0;
     threads_end(durable);
+    feed_lead_keeper(durable->feed);
     if (save_state(durable) == SAVE_WRITTEN || save_state(durable) == SAVE_BROKEN)
         save_end(durable, &durable->keeps);
     status = feed_error(durable->feed, error);
     if (status != BANYAN_EUNKNOWN) /* a disk that is full or slow may take it now */
         status = keeper_pass_beyond(durable->keeper, durable->keeps.session.store, error);
+    feed_lead_end(durable->feed);
     if (!status && feed_missed(durable->feed))
         status = error_set(error, BANYAN_ENOSPC, "%s: there was no room for them", disk_path(durable->disk));
     if (!status && !durable->behind)

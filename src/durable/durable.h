@@ -1,7 +1,7 @@
 /*
  * durable.h - level disk of a server that has its memory nodes in its own process: its directory, the
  * keeper's thread and the one that writes checkpoints, and what a start finds (docs/internals/durability.md,
- * K1 to K6). For `banyan serve`. Order of the calls:
+ * K1 to K7). For `banyan serve`. Order of the calls:
  *
  *     durable_open        the directory: whose it is, and whether it holds anything
  *     durable_load_begin  only where the pools do not hold what the directory does: before they are made
@@ -26,6 +26,7 @@ struct durable_options {
     bool always;          /* an answer waits for the disk; else a sync each second */
     uint64_t limit_bytes; /* of all files of the directory but the pools; 0: none */
     uint64_t seed;        /* 0: from the system */
+    uint64_t quick_ns;    /* durable_commit makes a pass if the last one took no longer; 0: 1 ms */
 };
 
 /* BANYAN_EBUSY: another process has it. BANYAN_ECORRUPT, BANYAN_EVERSION, BANYAN_EINVAL. */
@@ -80,6 +81,10 @@ int durable_start(struct durable *durable, unsigned lanes, struct error *error);
 /* For a task of that thread: its sessions call feed_mark with it. */
 struct feed_writer durable_writer(struct durable *durable, unsigned lane);
 bool durable_always(const struct durable *durable);
+/* At level disk-always, a task that is about to wait for that ticket (feed_wait), when no other task of its
+ * thread can do anything before: makes the pass itself, which blocks its thread for as long as a pass lasts,
+ * unless another one is under way, or the last one took long (K7). */
+void durable_commit(struct durable *durable, uint64_t ticket);
 struct feed *durable_feed(struct durable *durable);
 
 /* Any thread. Whether all is safe that was marked before the ticket was drawn, and all that former lives left

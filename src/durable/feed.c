@@ -38,6 +38,8 @@ struct feed_waiter {
     struct wakeup wakeup;
 };
 
+enum leader { LEADER_NONE, LEADER_TASK, LEADER_KEEPER };
+
 struct feed {
     struct feed_options options;
     struct feed_lane *lanes; /* owned */
@@ -54,6 +56,9 @@ struct feed {
     struct feed_waiter *waiters;
     unsigned waiting, answered; /* in the list; and how many the last pass let go */
     uint64_t hurried;           /* a pass up to which tasks wait without being in the list */
+    enum leader leader;         /* who may make passes now */
+    uint64_t led;               /* times that a task did, statistics */
+    bool claimed;               /* the keeper wants to lead next */
     struct error error;
 };
 
@@ -177,6 +182,7 @@ int feed_wait(struct feed *feed, uint64_t ticket, struct error *error)
         wakeup_init(&waiter.wakeup);
         spinlock_lock(&feed->lock);
         const bool waits = feed->safe < ticket && !feed->failed;
+        const bool led = feed->leader == LEADER_TASK; /* then its feed_lead_end rings, if need be */
         if (waits) {
             waiter.next = feed->waiters;
             feed->waiters = &waiter; // cppcheck-suppress autoVariables ; it leaves the list before we go on
@@ -185,7 +191,8 @@ int feed_wait(struct feed *feed, uint64_t ticket, struct error *error)
         spinlock_unlock(&feed->lock);
         if (!waits)
             continue;
-        feed_wake(feed);
+        if (!led)
+            feed_wake(feed);
         wakeup_wait(&waiter.wakeup);
     }
     return 0;
@@ -356,6 +363,47 @@ bool feed_missed(const struct feed *feed)
     return atomic_load_acquire(&feed->missed); /* acquire: as it is set */
 }
 
+/* ---- who makes passes ---- */
+
+bool feed_lead(struct feed *feed)
+{
+    spinlock_lock(&feed->lock);
+    const bool leads = feed->leader == LEADER_NONE && !feed->claimed;
+    if (leads)
+        feed->leader = LEADER_TASK;
+    feed->led += leads;
+    spinlock_unlock(&feed->lock);
+    return leads;
+}
+
+void feed_lead_keeper(struct feed *feed)
+{
+    for (;;) {
+        spinlock_lock(&feed->lock);
+        const bool leads = feed->leader == LEADER_NONE;
+        if (leads)
+            feed->leader = LEADER_KEEPER;
+        feed->claimed = !leads;
+        spinlock_unlock(&feed->lock);
+        if (leads)
+            return;
+        bell_wait(&feed->keeper);
+    }
+}
+
+void feed_lead_end(struct feed *feed)
+{
+    spinlock_lock(&feed->lock);
+    assert(feed->leader != LEADER_NONE);
+    /* Tasks that came to wait behind the beginning of its last pass have rung for nobody. */
+    const bool rings =
+        feed->leader == LEADER_TASK && (feed->waiters != NULL || feed->hurried > feed->safe || feed->claimed);
+    feed->leader = LEADER_NONE;
+    spinlock_unlock(&feed->lock);
+    if (rings)
+        feed_wake(feed);
+}
+
 /* ---- passes ---- */
 
 void feed_progress(struct feed *feed)
@@ -383,6 +431,7 @@ unsigned feed_lanes(const struct feed *feed)
 
 uint64_t feed_begin(struct feed *feed)
 {
+    assert(feed->leader != LEADER_NONE); /* it changes only when the leader, who calls this, lets go */
     return atomic_add_release(&feed->pass, 1) + 1; /* release: with the lanes that earlier passes took */
 }
 
@@ -398,9 +447,9 @@ void feed_take(struct feed *feed, unsigned number, const uint8_t **bytes, uint32
     *count = lane->count;
     const uint64_t since = lane->count ? lane->since : 0;
     lane->used = lane->count = 0;
-    lane->taken = atomic_load_relaxed(&feed->pass); /* the keeper's own */
+    lane->taken = atomic_load_relaxed(&feed->pass); /* the leader's own */
     spinlock_unlock(&lane->lock);
-    const uint64_t oldest = atomic_load_relaxed(&feed->oldest); /* the keeper's own */
+    const uint64_t oldest = atomic_load_relaxed(&feed->oldest); /* the leader's own */
     if (since && (!oldest || since < oldest))
         atomic_store_relaxed(&feed->oldest, since); /* a hint */
 }
@@ -447,5 +496,8 @@ void feed_stats(struct feed *feed, struct feed_stats *stats)
             oldest = lane->since;
         spinlock_unlock(&lane->lock);
     }
+    spinlock_lock(&feed->lock);
+    stats->led = feed->led;
+    spinlock_unlock(&feed->lock);
     stats->behind_ns = oldest && now > oldest ? now - oldest : 0;
 }

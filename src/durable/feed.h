@@ -2,10 +2,11 @@
  * feed.h - which keys of a store have changed since they were last copied to a disk: sets of names, without
  * values (rule K1, docs/internals/durability.md).
  *
- * Each thread that changes keys has a lane, and each of its tasks a writer. The keeper (keeper.h) takes all
- * lanes in passes, which are numbered from 1. A key that is marked before a pass takes its lane is in that
- * pass or was in an earlier one; the value that the keeper reads then is the one that the mark was made for,
- * or a newer one.
+ * Each thread that changes keys has a lane, and each of its tasks a writer. A leader takes all lanes in
+ * passes (keeper.h), which are numbered from 1: the keeper's own task, or one that would else wait for it.
+ * There is one leader at a time (K7). A key that is marked before a pass takes its lane is in that pass or
+ * was in an earlier one; the value that the keeper reads then is the one that the mark was made for, or a
+ * newer one.
  *
  * A mark copies the key into its lane under a lock that only the keeper contends for. Memory: two buffers for
  * each lane. Where a lane is full, or where the disk is further behind than it may be, a mark waits, so that
@@ -60,6 +61,16 @@ void feed_hurry(struct feed *feed, uint64_t ticket);
  * all is well. */
 int feed_error(struct feed *feed, struct error *error);
 
+/* ---- who makes passes ---- */
+
+/* Any task. True: it leads, and may make passes, until it calls feed_lead_end. False: another one leads, or
+ * the keeper wants to. Does not wait. */
+bool feed_lead(struct feed *feed);
+/* The keeper's task: suspends until it leads. */
+void feed_lead_keeper(struct feed *feed);
+/* The leader, between two passes. If a task waits for a pass that was not made, the keeper is woken. */
+void feed_lead_end(struct feed *feed);
+
 /* ---- the keeper: one task ---- */
 
 /* Sleeps until a task waits for a pass, a lane is half full, feed_wake is called, or the time is over (0: it
@@ -74,9 +85,12 @@ uint64_t feed_marked(struct feed *feed);
 /* Sleeps until as many tasks wait as waited for the last pass, or the time is over: clients that were
  * answered then ask again soon, and one sync serves all of them (group commit). Returns how many wait. */
 unsigned feed_gather(struct feed *feed, uint64_t most_ns);
+
+/* ---- the leader ---- */
+
 /* Begins a pass, and returns its number. */
 uint64_t feed_begin(struct feed *feed);
-/* The lane's keys, each behind a byte with its length: the keeper's until it takes that lane again. */
+/* The lane's keys, each behind a byte with its length: the leader's until that lane is taken again. */
 void feed_take(struct feed *feed, unsigned lane, const uint8_t **bytes, uint32_t *used, uint32_t *count);
 unsigned feed_lanes(const struct feed *feed);
 /* Says that the disk has taken a part of a pass: it may be slow, but it does not stand still. */
@@ -92,6 +106,7 @@ void feed_fail(struct feed *feed, const struct error *error);
 struct feed_stats {
     uint64_t marks, passes, safe; /* safe: the last pass that is */
     uint64_t waits, wait_ns;      /* of marks */
+    uint64_t led;                 /* times that another task than the keeper led */
     uint64_t behind_ns;           /* the oldest change that is not on the disk may be so old; 0: all are */
 };
 /* Any thread. */

@@ -57,7 +57,7 @@ static int sync(struct keeper *keeper, struct error *error)
         feed_progress(keeper->parts.feed);
     count(&keeper->stats.syncs, 1);
     count(&keeper->stats.sync_ns, took);
-    if (took > atomic_load_relaxed(&keeper->stats.sync_longest_ns)) /* statistics, of this task alone */
+    if (took > atomic_load_relaxed(&keeper->stats.sync_longest_ns)) /* statistics, of the leader alone */
         atomic_store_relaxed(&keeper->stats.sync_longest_ns, took);
     return status;
 }
@@ -264,7 +264,8 @@ static int names_copy(struct keeper *keeper, struct store_session *session, stru
             items[batch++] =
                 (struct store_item){.key = keeper->names + at + 1, .key_length = keeper->names[at]};
         status = items_add(keeper, session, items, batch, error);
-        task_yield(); /* the thread's other tasks, where it has some */
+        if (!keeper->at_once)
+            task_yield(); /* the thread's other tasks, where it has some */
     }
     return status ? status : record_end(keeper, error);
 }
@@ -324,6 +325,14 @@ int keeper_pass_beyond(struct keeper *keeper, struct store_session *session, str
     keeper->beyond = true;
     int status = keeper_pass(keeper, session, error);
     keeper->beyond = false;
+    return status;
+}
+
+int keeper_pass_at_once(struct keeper *keeper, struct store_session *session, struct error *error)
+{
+    keeper->at_once = true;
+    int status = keeper_pass(keeper, session, error);
+    keeper->at_once = false;
     return status;
 }
 

@@ -1,12 +1,12 @@
 /*
  * keeper.h - keeps a store's keys on a disk: copies those that the feed names, with the values that they have
- * by then, into a journal; makes checkpoints, which end the journal's older part (rules K1 to K6,
+ * by then, into a journal; makes checkpoints, which end the journal's older part (rules K1 to K7,
  * docs/internals/durability.md). It is for a server that has its memory nodes in its own process: what it has
  * done is in their memory at once, so no owner's log is needed.
  *
- * THE KEEPER is one task, which passes and syncs; keeper_pass and keeper_sync block its thread on a real
- * disk. THE CHECKPOINT is written by another task, with a session of its own, between checkpoint_begin and
- * checkpoint_end, which are the keeper's.
+ * THE KEEPER belongs to one task at a time, the leader (feed_lead), which makes all calls but those that name
+ * another; keeper_pass blocks its thread on a real disk. THE CHECKPOINT is written by another task, with a
+ * session of its own, between checkpoint_begin and checkpoint_end, which are the keeper's.
  *
  * COST, of a pass: a read of each key that was marked since the last one, once, however often it was changed;
  * its bytes in the journal. A sync: one write and one sync of the disk.
@@ -44,7 +44,11 @@ uint64_t keeper_journal_bytes(const struct keeper *keeper);
  * told nothing.
  */
 int keeper_pass(struct keeper *keeper, struct store_session *session, struct error *error);
-/* The same, but the journal may take all of the limit, because the pass ends a checkpoint or a life. */
+/* The same for a task that has others beside it on its thread: does not suspend between two batches of keys,
+ * since these others would change more, and wait for the next pass. */
+int keeper_pass_at_once(struct keeper *keeper, struct store_session *session, struct error *error);
+/* The same as keeper_pass, but the journal may take all of the limit, because the pass ends a checkpoint or a
+ * life. */
 int keeper_pass_beyond(struct keeper *keeper, struct store_session *session, struct error *error);
 
 /* ---- checkpoints ---- */

@@ -17,6 +17,7 @@ struct keeper {
      * copied. */
     uint64_t record_from, batch_from;
     bool beyond;                       /* the pass may take more of the limit than is the journal's */
+    bool at_once;                      /* the pass does not suspend between two batches */
     uint64_t *seen;                    /* owned */
     uint64_t seen_room, seen_capacity; /* room: a power of two */
     uint64_t checkpoint;               /* the number of the last one that was begun: no name is used twice */

@@ -31,7 +31,7 @@ struct server_connection {
     struct server_thread *thread;
     struct net_stream *stream;
     struct server_connection *previous, *next; /* of the thread */
-    struct server_connection *next_ready, *next_flush;
+    struct server_connection *next_ready, *next_flush, *next_held;
     /* Input: bytes [input_start, input_end) have not been parsed. */
     char *input;
     size_t input_start, input_end, input_capacity;
@@ -41,6 +41,8 @@ struct server_connection {
     size_t sent;
     size_t
         unsafe; /* while `running`: what is written from here on waits for the disk; SIZE_MAX: for nothing */
+    uint64_t ticket;          /* and what it waits for (feed_wait) */
+    enum resp_status sliced;  /* why its last slice ended */
     size_t arguments_counted; /* bytes of parser.arguments in the thread's account */
     size_t command_bytes;     /* that the command under way has reserved (eviction.h) */
 

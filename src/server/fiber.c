@@ -102,25 +102,69 @@ static void connection_settle(struct server_connection *connection, enum resp_st
     connection_watch(connection);
 }
 
-/* At level disk-always: what the slice has changed is on the disk before a reply to it is sent. Where it
- * cannot be, no reply is true, and the connection is closed. */
-static void changes_wait(struct server_fiber *fiber, struct server_connection *connection)
+/* The connection's slice has ended, and its replies may be sent. */
+static void slice_end(struct server_connection *connection)
 {
-    struct error error = {0};
-    if (connection->unsafe == SIZE_MAX || !fiber->changes.ticket)
-        return;
-    if (feed_wait(fiber->changes.feed, fiber->changes.ticket, &error)) {
-        connection->output.length = connection->output.start = connection->unsafe;
-        connection->dead = true;
-    }
-    fiber->changes.ticket = 0;
+    connection_hold(connection);
+    connection->running = false;
+    connection_settle(connection, connection->sliced);
+    connection_release(connection);
 }
+
+/* ---- level disk-always ---- */
+
+/* The replies of the connection's slice wait until what it has changed is on the disk. It stays `running`. */
+static void held_put(struct server_thread *thread, struct server_connection *connection, uint32_t commands)
+{
+    connection->next_held = NULL;
+    if (thread->held_last)
+        thread->held_last->next_held = connection;
+    else
+        thread->held_first = connection;
+    thread->held_last = connection;
+    thread->held_commands += commands;
+}
+
+/* All that could join them has run; or they are many; or no other fiber would see to them while this one's
+ * next command waits for something. */
+static bool held_due(const struct server_thread *thread)
+{
+    return thread->held_first &&
+           (!thread->ready_first || thread->held_commands >= FIBER_HELD || (!thread->idle && !thread->woken));
+}
+
+/* Waits until their changes are on the disk, with one pass for all of them. Where they cannot be, no reply is
+ * true, and the connection is closed. */
+static void held_commit(struct server_fiber *fiber)
+{
+    struct server_thread *thread = fiber->thread;
+    struct server_connection *connection = thread->held_first;
+    uint64_t last = 0;
+    thread->held_first = thread->held_last = NULL;
+    thread->held_commands = 0;
+    for (const struct server_connection *each = connection; each; each = each->next_held)
+        if (each->ticket != UINT64_MAX && each->ticket > last)
+            last = each->ticket;
+    durable_commit(thread->server->options.durable, last);
+    while (connection) {
+        struct server_connection *next = connection->next_held;
+        struct error error = {0};
+        if (feed_wait(fiber->changes.feed, connection->ticket, &error)) {
+            connection->output.length = connection->output.start = connection->unsafe;
+            connection->dead = true;
+        }
+        slice_end(connection);
+        connection = next;
+    }
+}
+
+/* ---- connections ---- */
 
 /* Runs one slice of the connection. Returns the number of commands. */
 static uint32_t connection_run(struct server_fiber *fiber, struct server_connection *connection)
 {
     uint64_t now = task_now();
-    enum resp_status status = RESP_NO_MEMORY;
+    connection->sliced = RESP_NO_MEMORY;
     assert(!connection->running && !fiber->connection && !fiber->latencies);
     connection->running = true;
     fiber->connection = connection;
@@ -131,21 +175,22 @@ static uint32_t connection_run(struct server_fiber *fiber, struct server_connect
         connection->unsafe = connection->output.length;
     fiber->batch_count = 0;
     if (connection->input_end == connection->input_start)
-        status = RESP_MORE;
+        connection->sliced = RESP_MORE;
     else if (connection_open_output(connection))
-        status = slice_run(fiber, connection, &now);
-    if (!fiber_finish_batch(fiber, &now) && status == RESP_MORE)
-        status = RESP_COMPLETE;
-    changes_wait(fiber, connection);
+        connection->sliced = slice_run(fiber, connection, &now);
+    if (!fiber_finish_batch(fiber, &now) && connection->sliced == RESP_MORE)
+        connection->sliced = RESP_COMPLETE;
     uint32_t commands = fiber->latencies;
     latencies_record(fiber, now);
     connection->active_ns = now; /* the commands may have run for longer than an idle client may stay */
     fiber->connection = NULL;
     store_session_rest(fiber->store);
-    connection_hold(connection);
-    connection->running = false;
-    connection_settle(connection, status);
-    connection_release(connection);
+    connection->ticket = fiber->changes.ticket;
+    fiber->changes.ticket = 0;
+    if (connection->unsafe != SIZE_MAX && connection->ticket)
+        held_put(fiber->thread, connection, commands);
+    else
+        slice_end(connection);
     return commands;
 }
 
@@ -161,9 +206,11 @@ void fiber_main(void *argument)
     struct server_thread *thread = fiber->thread;
     fiber->task = task_self();
     for (uint32_t commands = 0;;) {
+        if (held_due(thread))
+            held_commit(fiber);
         struct server_connection *connection = ready_queue_take(thread);
         if (connection) {
-            if (thread->ready_first) /* another fiber takes the next, since this one may suspend */
+            if (thread->ready_first || thread->held_first) /* another fiber goes on, if this one suspends */
                 ready_queue_wake(thread);
             commands += connection_run(fiber, connection);
             if (commands >= FIBER_SLICE) { /* lets the turn hook send replies, and other fibers run */

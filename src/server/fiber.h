@@ -15,6 +15,8 @@
 
 /* Commands of one connection in a row, before other connections get their turn. */
 #define FIBER_SLICE 256u
+/* Commands whose replies wait for the disk together, at most a slice more. */
+#define FIBER_HELD 4096u
 /* Point reads, or plain SETs, of a pipeline that are done together. */
 #define FIBER_BATCH_MAX  64u
 #define FIBER_BATCH_ARGS 4u /* arguments of a request in a batch, at most */

@@ -30,7 +30,9 @@ struct server_thread {
     unsigned fibers_live; /* commands' and others' that must return before the sessions go */
     unsigned woken;       /* fibers on their way to the queue */
     struct server_connection *ready_first, *ready_last;
-    struct server_connection *flush; /* those with output to send */
+    struct server_connection *held_first, *held_last; /* whose replies wait for the disk, and no fiber yet */
+    uint32_t held_commands;                           /* that they have run */
+    struct server_connection *flush;                  /* those with output to send */
     struct server_connection *connections;
     struct worker_hook hook;
     char **spare; /* blocks of buffers */

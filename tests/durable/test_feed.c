@@ -83,6 +83,7 @@ static void begin(struct fixture *fixture, const struct feed_options *options)
     *fixture = (struct fixture){.task = {&fixture_ops}, .now_ns = 1000000000};
     assert_int_equal(feed_create(&fixture->feed, options, &error), 0);
     task_set_self(&fixture->task);
+    feed_lead_keeper(fixture->feed);
 }
 
 static void end(struct fixture *fixture)
@@ -97,6 +98,14 @@ static void comes(struct fixture *fixture, unsigned after, keeper_function *keep
     fixture->waited = 0;
     fixture->after = after;
     fixture->keeper = keeper;
+}
+
+/* Whether the keeper was rung since it last looked. */
+static bool rung(struct fixture *fixture)
+{
+    fixture->waited = 0;
+    feed_sleep(fixture->feed, 1);
+    return fixture->waited == 0;
 }
 
 static struct feed_writer writer(const struct fixture *fixture, unsigned lane)
@@ -312,6 +321,80 @@ static void test_gather(void **state)
     end(&fixture);
 }
 
+/* ---- who makes passes ---- */
+
+static void lets_go(struct fixture *fixture)
+{
+    assert_false(feed_lead(fixture->feed));
+    feed_lead_end(fixture->feed);
+    assert_true(rung(fixture));
+    assert_false(feed_lead(fixture->feed)); /* it is the keeper's turn */
+}
+
+/* One leader at a time, and the keeper comes next if it wants to. */
+static void test_lead(void **state)
+{
+    struct fixture fixture;
+    struct feed_stats stats;
+    (void)state;
+    begin(&fixture, &(struct feed_options){.lanes = 1});
+    assert_false(feed_lead(fixture.feed)); /* the keeper leads */
+    feed_lead_end(fixture.feed);
+    assert_false(rung(&fixture)); /* nothing is left to be done */
+    assert_true(feed_lead(fixture.feed));
+    assert_false(feed_lead(fixture.feed));
+    one_pass(&fixture);
+    feed_lead_end(fixture.feed);
+    assert_false(rung(&fixture));
+    assert_true(feed_lead(fixture.feed));
+    comes(&fixture, 1, lets_go);
+    feed_lead_keeper(fixture.feed);
+    assert_null(fixture.keeper); /* it waited for that */
+    assert_false(feed_lead(fixture.feed));
+    feed_lead_end(fixture.feed);
+    assert_true(feed_lead(fixture.feed));
+    feed_lead_end(fixture.feed);
+    feed_stats(fixture.feed, &stats);
+    assert_int_equal(stats.led, 3);
+    end(&fixture);
+}
+
+/* The pass that is under way has not what this task waits for. */
+static void ends_its_pass(struct fixture *fixture)
+{
+    assert_false(rung(fixture)); /* the leader sees to it */
+    feed_done(fixture->feed, 1);
+    feed_lead_end(fixture->feed);
+    assert_true(rung(fixture));
+    feed_lead_keeper(fixture->feed);
+    comes(fixture, 1, one_pass);
+}
+
+static void test_led_past(void **state)
+{
+    struct fixture fixture;
+    struct error error = {0};
+    (void)state;
+    begin(&fixture, &(struct feed_options){.lanes = 1});
+    struct feed_writer one = writer(&fixture, 0);
+    feed_lead_end(fixture.feed);
+    assert_true(feed_lead(fixture.feed));
+    feed_begin(fixture.feed);
+    takes(&fixture, 0, "");
+    mark(&one, 'a', 1);
+    assert_int_equal(one.ticket, 2);
+    comes(&fixture, 1, ends_its_pass);
+    assert_int_equal(feed_wait(fixture.feed, one.ticket, &error), 0);
+    assert_true(feed_safe(fixture.feed, 2));
+    feed_hurry(fixture.feed, 3); /* and the same for a task that does not wait in feed_wait */
+    assert_true(rung(&fixture));
+    feed_lead_end(fixture.feed);
+    assert_true(feed_lead(fixture.feed));
+    feed_lead_end(fixture.feed);
+    assert_true(rung(&fixture));
+    end(&fixture);
+}
+
 /* ---- a disk in trouble ---- */
 
 static void fails(struct fixture *fixture)
@@ -472,6 +555,7 @@ int main(void)
         cmocka_unit_test(test_tickets),     cmocka_unit_test(test_full_lane),
         cmocka_unit_test(test_late),        cmocka_unit_test(test_wait),
         cmocka_unit_test(test_hurry),       cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_lead),        cmocka_unit_test(test_led_past),
         cmocka_unit_test(test_full_disk),   cmocka_unit_test(test_slow_disk),
         cmocka_unit_test(test_broken_disk), cmocka_unit_test(test_end),
         cmocka_unit_test(test_pace),
