@@ -1,10 +1,12 @@
 /* thread.c - see thread.h; pthreads underneath. */
 #include "base/thread.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/task.h"
 
@@ -67,6 +69,17 @@ int thread_pin(unsigned number)
         return pthread_setaffinity_np(pthread_self(), sizeof one, &one) ? BANYAN_ENOTSUP : 0;
     }
     return BANYAN_ENOTSUP;
+}
+
+int thread_lower(unsigned by)
+{
+    const int most = 19;
+    errno = 0;
+    const int now = getpriority(PRIO_PROCESS, 0); /* of the thread: Linux keeps one for each */
+    if (errno)
+        return BANYAN_ENOTSUP;
+    const int next = by < (unsigned)(most - now) ? now + (int)by : most;
+    return setpriority(PRIO_PROCESS, 0, next) ? BANYAN_ENOTSUP : 0;
 }
 
 unsigned thread_cpus(void)

@@ -1,5 +1,5 @@
 /*
- * thread.h - OS threads for programs: start, join, pin to a CPU.
+ * thread.h - OS threads for programs: start, join, pin to a CPU, priority.
  *
  * For the outermost code (benchmarks, servers, tests) that decides how many threads there are; index code
  * never starts one. thread_start and thread_join are called by the owner of the struct.
@@ -19,6 +19,10 @@ void thread_join(struct thread *thread);
 /* Keeps the calling thread on one of the CPUs that the process may use (number modulo their count).
  * BANYAN_ENOTSUP where the system refuses; harmless then. */
 int thread_pin(unsigned number);
+/* Raises the calling thread's nice value, for good, by so much: other threads that wake up run before it, and
+ * where the CPUs are busy its share falls (by 5: to a third of another's, by 10: to a tenth). BANYAN_ENOTSUP
+ * where the system refuses; harmless then. */
+int thread_lower(unsigned by);
 /* CPUs that the process may use, at least 1. */
 unsigned thread_cpus(void);
 

@@ -16,14 +16,18 @@
 #include "base/thread.h"
 #include "durable/session.h"
 
-#define SECOND_NS        UINT64_C(1000000000)
-#define LATE_NS          (2 * SECOND_NS)    /* writers wait while the disk is further behind */
-#define LOCK_NS          SECOND_NS          /* for a process that is dying */
-#define FULL_NS          (SECOND_NS / 10)   /* between two passes where the disk has no room */
-#define AGAIN_NS         (10 * SECOND_NS)   /* after a checkpoint that failed */
-#define QUICK_NS         (SECOND_NS / 1000) /* a server's thread may be held up so long by a pass */
-#define INDEX            0u                 /* the store is the only one of its directory */
-#define STEP_KEYS        1024u
+#define SECOND_NS    UINT64_C(1000000000)
+#define LATE_NS      (2 * SECOND_NS)    /* writers wait while the disk is further behind */
+#define LOCK_NS      SECOND_NS          /* for a process that is dying */
+#define FULL_NS      (SECOND_NS / 10)   /* between two passes where the disk has no room */
+#define AGAIN_NS     (10 * SECOND_NS)   /* after a checkpoint that failed */
+#define QUICK_NS     (SECOND_NS / 1000) /* a server's thread may be held up so long by a pass */
+#define INDEX        0u                 /* the store is the only one of its directory */
+#define STEP_KEYS    1024u
+#define REST_MOST_NS (SECOND_NS / 1000) /* between two steps of a checkpoint */
+/* How far the threads stand back behind those that serve clients (thread_lower). */
+#define KEEPER_LOWER     5u
+#define SAVER_LOWER      10u
 #define JOURNAL_LEAST    (UINT64_C(64) << 20) /* a shorter journal is not worth a checkpoint */
 #define FILE_LEAST       (UINT64_C(1) << 20)
 #define LOADING          "loading"  /* a file: the pools do not hold yet what the directory does */
@@ -365,7 +369,8 @@ static void save_set(struct durable *durable, enum save save)
     atomic_store_release(&durable->save, save); /* release: as above */
 }
 
-/* Sleeps as long as each step took, so that the load goes on beside it. */
+/* Sleeps as long as each step took, so that the load goes on beside it; but not long behind a step that took
+ * long because others had the CPU. */
 static void save_write(struct durable *durable, struct helper *helper)
 {
     int more = 1;
@@ -373,7 +378,8 @@ static void save_write(struct durable *durable, struct helper *helper)
            !atomic_load_acquire(&durable->stopping)) { /* acquire: a flag that orders nothing else */
         const uint64_t begun = task_now();
         more = checkpoint_step(durable->checkpoint, helper->session.store, STEP_KEYS, &durable->save_error);
-        task_sleep(task_now() - begun);
+        const uint64_t took = task_now() - begun;
+        task_sleep(took < REST_MOST_NS ? took : REST_MOST_NS);
     }
     if (more == 1)
         more = error_set(&durable->save_error, BANYAN_EABORT, "the server stops");
@@ -385,6 +391,7 @@ static void saver_main(void *context)
 {
     struct helper *helper = context;
     struct durable *durable = helper->durable;
+    (void)thread_lower(SAVER_LOWER); /* if it is refused, clients wait longer beside a checkpoint */
     while (!atomic_load_acquire(&durable->stopping)) { /* acquire: as above */
         if (save_state(durable) == SAVE_RUNS)
             save_write(durable, helper);
@@ -584,6 +591,8 @@ static void keeper_main(void *context)
 {
     struct helper *helper = context;
     struct durable *durable = helper->durable;
+    if (!durable->options.always) /* there clients wait for it */
+        (void)thread_lower(KEEPER_LOWER);
     while (!atomic_load_acquire(&durable->stopping)) { /* acquire: a flag that orders nothing else */
         feed_lead_keeper(durable->feed);
         if (durable->status != BANYAN_EUNKNOWN)

@@ -150,6 +150,14 @@ static int value_add(struct keeper *keeper, const uint8_t *key, uint32_t key_len
     return 0;
 }
 
+/* Between two batches: lets the thread's other tasks run, where it has some, and other threads that wait for
+ * its CPU. */
+static void rest(const struct keeper *keeper)
+{
+    if (!keeper->at_once)
+        task_yield();
+}
+
 /* ---- names ---- */
 
 static uint64_t *seen_place(struct keeper *keeper, const uint8_t *name)
@@ -204,7 +212,9 @@ static int names_take(struct keeper *keeper, unsigned lane, struct error *error)
     if (!names_reserve(keeper, keeper->names_used + used, keeper->names_count + names))
         return error_set(error, BANYAN_EUNKNOWN,
                          "no memory for the names of changed keys: they are not kept");
-    for (uint32_t at = 0; at < used; at += 1u + bytes[at]) {
+    for (uint32_t at = 0, met = 0; at < used; at += 1u + bytes[at]) {
+        if (++met % KEEPER_BATCH == 0)
+            rest(keeper);
         uint64_t *place = seen_place(keeper, bytes + at);
         if (*place)
             continue;
@@ -264,8 +274,7 @@ static int names_copy(struct keeper *keeper, struct store_session *session, stru
             items[batch++] =
                 (struct store_item){.key = keeper->names + at + 1, .key_length = keeper->names[at]};
         status = items_add(keeper, session, items, batch, error);
-        if (!keeper->at_once)
-            task_yield(); /* the thread's other tasks, where it has some */
+        rest(keeper);
     }
     return status ? status : record_end(keeper, error);
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <cmocka.h>
 #include "base/atomic.h"
 #include "base/task.h"
@@ -111,14 +112,36 @@ static void test_unpark_after_the_thread_ended(void **state)
     }
 }
 
+static void lower(void *argument)
+{
+    int *values = argument;
+    values[0] = getpriority(PRIO_PROCESS, 0);
+    values[1] = thread_lower(5) ? -1 : getpriority(PRIO_PROCESS, 0);
+    values[2] = thread_lower(100) ? -1 : getpriority(PRIO_PROCESS, 0);
+}
+
+/* A thread that stands back does so alone. */
+static void test_lower(void **state)
+{
+    const int before = getpriority(PRIO_PROCESS, 0);
+    int values[3] = {0};
+    struct thread *thread;
+    struct error error = {0};
+    (void)state;
+    assert_int_equal(thread_start(&thread, lower, values, &error), 0);
+    thread_join(thread);
+    assert_int_equal(values[0], before);
+    assert_int_equal(values[1], before < 14 ? before + 5 : 19);
+    assert_int_equal(values[2], 19);
+    assert_int_equal(getpriority(PRIO_PROCESS, 0), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_self_is_stable_and_own),
-        cmocka_unit_test(test_permit_is_stored_once),
-        cmocka_unit_test(test_time_and_sleep),
-        cmocka_unit_test(test_no_wake_up_is_lost),
-        cmocka_unit_test(test_unpark_after_the_thread_ended),
+        cmocka_unit_test(test_self_is_stable_and_own), cmocka_unit_test(test_permit_is_stored_once),
+        cmocka_unit_test(test_time_and_sleep),         cmocka_unit_test(test_lower),
+        cmocka_unit_test(test_no_wake_up_is_lost),     cmocka_unit_test(test_unpark_after_the_thread_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
