@@ -25,9 +25,9 @@
 #define INDEX        0u                 /* the store is the only one of its directory */
 #define STEP_KEYS    1024u
 #define REST_MOST_NS (SECOND_NS / 1000) /* between two steps of a checkpoint */
-/* How far the threads stand back behind those that serve clients (thread_lower). */
-#define KEEPER_LOWER     5u
-#define SAVER_LOWER      10u
+/* How far the threads stand back behind those that serve clients (thread_lower): enough to let these go first
+ * when they wake up, and not so much that passes and checkpoints starve on a machine with much else to do. */
+#define STAND_BACK       5u
 #define JOURNAL_LEAST    (UINT64_C(64) << 20) /* a shorter journal is not worth a checkpoint */
 #define FILE_LEAST       (UINT64_C(1) << 20)
 #define LOADING          "loading"  /* a file: the pools do not hold yet what the directory does */
@@ -391,7 +391,7 @@ static void saver_main(void *context)
 {
     struct helper *helper = context;
     struct durable *durable = helper->durable;
-    (void)thread_lower(SAVER_LOWER); /* if it is refused, clients wait longer beside a checkpoint */
+    (void)thread_lower(STAND_BACK); /* if it is refused, clients wait longer beside a checkpoint */
     while (!atomic_load_acquire(&durable->stopping)) { /* acquire: as above */
         if (save_state(durable) == SAVE_RUNS)
             save_write(durable, helper);
@@ -592,7 +592,7 @@ static void keeper_main(void *context)
     struct helper *helper = context;
     struct durable *durable = helper->durable;
     if (!durable->options.always) /* there clients wait for it */
-        (void)thread_lower(KEEPER_LOWER);
+        (void)thread_lower(STAND_BACK);
     while (!atomic_load_acquire(&durable->stopping)) { /* acquire: a flag that orders nothing else */
         feed_lead_keeper(durable->feed);
         if (durable->status != BANYAN_EUNKNOWN)
