@@ -6,7 +6,9 @@
 
 #include "base/crc32c.h"
 
-#define LAYOUT_VERSION   2u
+#define SEGMENT_VERSION  3u
+#define SEGMENT_UNTELLING 2u /* without flags in its frames; it is read still */
+#define CONTROL_VERSION  2u
 #define SEGMENT_MAGIC    0x67734c42u /* "BLsg" */
 #define CONTROL_MAGIC    0x74634c42u /* "BLct" */
 #define CONTROL_CHECKED  8u          /* the crc of a control block covers what lies from here ... */
@@ -30,7 +32,7 @@ static bool segment_possible(const struct format_log_segment *segment)
 void format_log_segment_encode(const struct format_log_segment *segment, uint8_t bytes[FORMAT_LOG_BLOCK])
 {
     const uint32_t magic = SEGMENT_MAGIC;
-    const uint16_t version = LAYOUT_VERSION;
+    const uint16_t version = SEGMENT_VERSION;
     assert(segment_possible(segment));
     memset(bytes, 0, FORMAT_LOG_BLOCK);
     memcpy(bytes + 4, &magic, 4);
@@ -58,8 +60,9 @@ const char *format_log_segment_decode(const uint8_t bytes[FORMAT_LOG_BLOCK],
         return "has no header of a log's segment";
     if (crc != crc32c(0, bytes + 4, FORMAT_LOG_BLOCK - 4))
         return "has a header that fails its check";
-    if (version != LAYOUT_VERSION)
+    if (version != SEGMENT_VERSION && version != SEGMENT_UNTELLING)
         return "is of another version of Banyan";
+    segment->tells = version == SEGMENT_VERSION;
     memcpy(&segment->owner.compute_id, bytes + 10, 2);
     memcpy(&segment->size, bytes + 12, 4);
     memcpy(&segment->owner.instance, bytes + 16, 8);
@@ -95,7 +98,7 @@ bool format_log_watermark_decode(uint64_t word, uint64_t *sequence)
 void format_log_control_encode(const struct format_log_control *control, uint8_t bytes[FORMAT_LOG_BLOCK])
 {
     const uint32_t magic = CONTROL_MAGIC;
-    const uint16_t version = LAYOUT_VERSION;
+    const uint16_t version = CONTROL_VERSION;
     uint64_t word = format_log_watermark_encode(control->watermark);
     assert(process_possible(control->owner));
     memset(bytes, 0, FORMAT_LOG_BLOCK);
@@ -123,7 +126,7 @@ const char *format_log_control_decode(const uint8_t bytes[FORMAT_LOG_BLOCK],
         return "is no control block of a log";
     if (crc != crc32c(0, bytes + CONTROL_CHECKED, CONTROL_CRC - CONTROL_CHECKED))
         return "fails its check";
-    if (version != LAYOUT_VERSION)
+    if (version != CONTROL_VERSION)
         return "is of another version of Banyan";
     memcpy(&control->owner.compute_id, bytes + 14, 2);
     memcpy(&control->owner.instance, bytes + 16, 8);

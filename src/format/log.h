@@ -9,17 +9,24 @@
  * FRAME: a whole number of blocks of 64 bytes, up to 64 KiB; behind the entries it is zero.
  *   0 crc32c of the header's other bytes | 4 crc32c of the entries | 8 nonce of the segment u64
  *   16 position in the segment u32 | 20 length u32, without the zeros | 24 committed u32
- *   28 number of entries u32 | 32 sequence of the first entry u64
+ *   28 number of entries u16 | 30 flags u16: 1 a carrier; 2 its process has written frames of one copy; and
+ *   from bit 2 on, in blocks, what carriers take before the frame's other copy
+ *   32 sequence of the first entry u64
  *   of the frame's other copy, zero if there is none: 40 nonce of its segment u64 | 48 that one's number u64
  *   56 its position u32 | 60 where the segment before that one ends u32
  *   64 entries, packed
+ * CARRIER: a frame without entries, which has bytes of records that lie on other memory nodes, for the disk
+ * of this one. Carriers stand one behind the other right before the frame whose entries name the records; 32
+ * is that one's. Parts of records, packed:
+ *   0 the record's address u64 | 8 where in the record u32 | 12 bytes u32 | 16 bytes of the whole record u32
+ *   20 zero u32 | 24 the bytes
  * ENTRY: 17 bytes, its key, its value.
  *   0 kind | 1 index u16 | 3 epoch u64
  *   11 sequence less the frame's first one, i32 | 15 key's length | 16 value's length
  * CONTROL BLOCK: 64 bytes.
  *   0 watermark word | 8 magic | 12 version u16 | 14 owner's id u16 | 16 owner's instance u64 | 24 zero
  *   60 crc32c of the bytes from 8 on
- * Integers are little-endian.
+ * Integers are little-endian. Version 3 of segments; in version 2 there were no flags, which were zero.
  *
  * Two crcs, so that a frame's length can be believed although its entries are torn: the process had reserved
  * these bytes, so no other frame of the segment begins in them, and a scan skips them as a whole.
@@ -30,6 +37,7 @@
 #ifndef FORMAT_LOG_H
 #define FORMAT_LOG_H
 
+#include "fabric/fabric.h"
 #include "fabric/peers.h"
 #include "format/key.h"
 
@@ -39,6 +47,9 @@
 #define FORMAT_LOG_FRAME_BYTES  64u         /* of a frame's header */
 #define FORMAT_LOG_ENTRY_BYTES  17u         /* of an entry, beside its key and its value */
 #define FORMAT_LOG_ENTRY_MAX    (FORMAT_LOG_ENTRY_BYTES + FORMAT_KEY_MAX + FORMAT_VALUE_MAX)
+#define FORMAT_LOG_PART_BYTES   24u         /* of a part of a record, beside its bytes */
+/* What carriers take before one frame, at most. */
+#define FORMAT_LOG_CARRIED_MAX  (((1u << 14) - 1) * FORMAT_LOG_BLOCK)
 #define FORMAT_LOG_SEQUENCE_MAX ((UINT64_C(1) << 52) - 1) /* 142 years of a million entries a second */
 
 /* ---- segments ---- */
@@ -50,6 +61,7 @@ struct format_log_segment {
     uint32_t size;   /* of the segment, header included: a multiple of 64 */
     uint32_t before; /* where the frames of the segment before it in the stream end; 0: there is none, or all
                         of it is merged */
+    bool tells;      /* its frames say which of them have one copy; false: an earlier release wrote it */
 };
 
 void format_log_segment_encode(const struct format_log_segment *segment, uint8_t bytes[FORMAT_LOG_BLOCK]);
@@ -91,6 +103,8 @@ struct format_log_frame {
     uint32_t room, used, count;
     uint64_t first, last; /* sequences: the first entry's, the greatest */
     struct format_log_other other;
+    uint32_t carried; /* bytes of carriers before the other copy: a multiple of 64 */
+    bool alone;       /* its process has written frames of one copy, this one or others */
 };
 
 /* `room` bytes: a multiple of 64 up to FORMAT_LOG_FRAME_MAX, at least one block, and no more than a segment
@@ -113,6 +127,21 @@ static inline uint32_t format_log_frame_bytes(const struct format_log_frame *fra
 uint32_t format_log_frame_seal(struct format_log_frame *frame, uint64_t nonce, uint32_t position,
                                uint32_t committed);
 
+/* ---- carriers that are being filled; one task at a time ---- */
+
+/* `bytes` NULL: only counts what they take. Else there is room for what was counted. */
+struct format_log_carriers {
+    uint8_t *bytes;
+    uint32_t used, open; /* open: where the one that is filled begins; used 0: none is */
+};
+void format_log_carriers_add(struct format_log_carriers *carriers, gaddr address, const uint8_t *record,
+                             uint32_t length);
+/* Ends the last one. Returns how much they take, a multiple of 64. */
+uint32_t format_log_carriers_end(struct format_log_carriers *carriers);
+/* Behind that. Their headers, for this place in the segment; `first` is that of the frame behind them. */
+void format_log_carriers_seal(const struct format_log_carriers *carriers, uint64_t nonce, uint32_t position,
+                              uint32_t committed, uint64_t first);
+
 /* ---- frames and entries in a segment's bytes ---- */
 
 struct format_log_view {
@@ -122,6 +151,10 @@ struct format_log_view {
     uint32_t committed, count;
     uint64_t first, last; /* sequences: the first entry's; of a whole frame the greatest */
     struct format_log_other other;
+    uint32_t carried; /* bytes of carriers before the other copy */
+    bool alone;
+    const uint8_t *parts; /* of a carrier, which has no entries; else NULL */
+    uint32_t parts_bytes;
 };
 
 enum format_log_found {
@@ -137,6 +170,14 @@ enum format_log_found format_log_frame_find(const struct format_log_segment *seg
                                             uint32_t position, struct format_log_view *view);
 /* The entry that begins at view->entries + *at, of a whole frame; false behind the last one. */
 bool format_log_frame_next(const struct format_log_view *view, uint32_t *at, struct format_log_entry *entry);
+/* A part of a record. */
+struct format_log_part {
+    gaddr address; /* of the record */
+    uint32_t offset, length, whole;
+    const uint8_t *bytes;
+};
+/* The part at view->parts + *at, of a whole carrier; false behind the last one. */
+bool format_log_part_next(const struct format_log_view *view, uint32_t *at, struct format_log_part *part);
 
 /* ---- a segment's whole content, for recovery ---- */
 

@@ -53,6 +53,7 @@ void log_lane_destroy(struct log *log)
         for (uint16_t n = 0; frames && n < log->memory_nodes; n++) {
             free(frames[n].bytes);
             free(frames[n].copy);
+            log_carry_free(&frames[n].carry);
         }
         free(frames);
     }
@@ -84,11 +85,22 @@ static bool frame_ready(struct log_frame *frame, uint32_t room)
     return true;
 }
 
+/* Whether the batch may carry the entry's record too, if it has to. */
+static bool carry_fits(const struct log_frame *frame, const struct tree_logged_entry *entry)
+{
+    const struct log_batch *batch = frame->batch;
+    const uint32_t most = atomic_load_relaxed(&batch->lane->log->carry_most); /* a hint */
+    return !batch->lane->carries || !entry->record_bytes || !batch->carried ||
+           batch->carried + entry->record_bytes <= most;
+}
+
 static bool frame_fits(const struct log_frame *frame, const struct tree_logged_entry *entry)
 {
+    const bool reads = entry->record_bytes && frame->batch->lane->carries && !log_carry_brought(entry);
     return frame->frame.used + entry_bytes(entry) <= frame->frame.room &&
-           frame->ahead + entry->ahead_count + 1 <= FABRIC_COMMANDS_MAX &&
-           frame->ahead_bytes + ahead_bytes(entry) <= FABRIC_LIST_BYTES_MAX - FORMAT_LOG_FRAME_MAX;
+           frame->ahead + entry->ahead_count + reads + 1 <= FABRIC_COMMANDS_MAX &&
+           frame->ahead_bytes + ahead_bytes(entry) <= FABRIC_LIST_BYTES_MAX - FORMAT_LOG_FRAME_MAX &&
+           carry_fits(frame, entry);
 }
 
 static bool commit_fits(void *context, const struct unmerged_frame *frame,
@@ -103,9 +115,11 @@ static struct unmerged_frame *commit_open(void *context, struct tree_session *se
 {
     struct log *log = context;
     struct log_lane *lane = &log->lane;
+    const bool carries = entry->record_bytes && log_carries(log);
     spinlock_lock(&lane->lock);
     struct log_batch *batch = lane->open;
     struct log_frame *frame = &batch->frames[node];
+    lane->carries = carries;
     if ((!batch->entries || batch->incarnation == tree_session_pool(session)->incarnation) &&
         node < log->memory_nodes && frame_ready(frame, log->options.frame_bytes) && frame_fits(frame, entry))
         return &frame->drawn; /* locked until commit_close */
@@ -143,6 +157,8 @@ static uint32_t commit_add(void *context, struct tree_session *session, struct u
         memcpy(&frame->commands[frame->ahead], entry->ahead, entry->ahead_count * sizeof *entry->ahead);
     frame->ahead += entry->ahead_count;
     frame->ahead_bytes += ahead_bytes(entry);
+    if (entry->record_bytes && batch->lane->carries)
+        log_carry_add(frame, entry);
     frame->again += entry->again;
     if (entry->again)                        /* seldom: all threads look at the count */
         atomic_add_relaxed(&log->beyond, 1); /* a hint */
@@ -163,6 +179,27 @@ static uint16_t copy_node(const struct log *log, uint16_t node, uint32_t attempt
     return (uint16_t)((node + 1u + attempt) % (uint32_t)log->memory_nodes);
 }
 
+/* Frames say so from now on, to whoever reads back what the disks have (P16). */
+static void log_alone(struct log *log)
+{
+    atomic_store_relaxed(&log->alone, true); /* the frames that say it are sealed by this task, or later */
+}
+
+/* Whether the frame's copy on this memory node is to carry records. */
+static bool carries(const struct log *log, const struct log_frame *frame, uint16_t node)
+{
+    return frame->carry.carriers.used && fabric_durability(log->fabric, node) >= FABRIC_KEPT_ON_DISK;
+}
+
+/* What goes before it, where a segment can take it. */
+static uint32_t carried_bytes(struct log *log, const struct log_frame *frame, uint16_t node, uint32_t bytes)
+{
+    const uint32_t carried = frame->carry.carriers.used;
+    if (!carries(log, frame, node))
+        return 0;
+    return log_stream_fits(&log->streams[node], carried + bytes) ? carried : 0;
+}
+
 static int copy_reserve(struct log *log, struct tree_session *session, struct log_frame *frame, uint16_t node,
                         uint32_t copy)
 {
@@ -170,8 +207,21 @@ static int copy_reserve(struct log *log, struct tree_session *session, struct lo
         frame->copy = malloc(log->options.frame_bytes);
     if (copy && !frame->copy)
         return pool_fail_memory(tree_session_pool(session));
-    int status = log_stream_reserve(&log->streams[node], session, format_log_frame_bytes(&frame->frame),
-                                    false, &log->lane.patience, &frame->places[copy]);
+    const uint32_t bytes = format_log_frame_bytes(&frame->frame);
+    uint32_t carried = copy ? carried_bytes(log, frame, node, bytes) : 0;
+    int status = log_stream_reserve(&log->streams[node], session, carried + bytes, false,
+                                    &log->lane.patience, &frame->places[copy]);
+    if (status == BANYAN_EINVAL && carried) {
+        carried = 0;
+        status = log_stream_reserve(&log->streams[node], session, bytes, false, &log->lane.patience,
+                                    &frame->places[copy]);
+    }
+    if (!status)
+        frame->places[copy].carried = carried;
+    if (!status && copy && !carried && carries(log, frame, node)) {
+        log_count(&log->stats.uncarried, 1);
+        log_alone(log);
+    }
     frame->copies += !status;
     return status;
 }
@@ -180,6 +230,7 @@ void log_degraded(struct log *log, uint16_t node)
 {
     const uint64_t now = task_now(), said = atomic_load_relaxed(&log->degraded_said); /* a hint */
     log_count(&log->stats.degraded, 1);
+    log_alone(log);
     if (said && now - said < DEGRADED_SAID_NS)
         return;
     atomic_store_relaxed(&log->degraded_said, now); /* as above */
@@ -225,14 +276,19 @@ static void copy_seal(struct log *log, struct log_frame *frame, uint32_t copy)
         sealed.bytes = frame->copy;
     }
     log_stream_seal(place, frame->copies > 1 ? &frame->places[!copy] : NULL, &sealed);
-    struct fabric_command *write = copy ? &frame->copied : &frame->commands[frame->ahead];
-    *write = pool_write_command(place->segment->pool.address + place->position, sealed.bytes, bytes);
-    frame->lists[copy] = (struct fabric_list){.node = place->stream->node,
-                                              .count = (uint16_t)(copy ? 1 : frame->ahead + 1),
-                                              .commands = copy ? write : frame->commands};
+    struct fabric_command *write = copy ? &frame->copied[place->carried != 0] : &frame->commands[frame->ahead];
+    *write = pool_write_command(place->segment->pool.address + log_place_frame(place), sealed.bytes, bytes);
+    if (place->carried) /* it is filled when the first list is back */
+        frame->copied[0] = pool_write_command(place->segment->pool.address + place->position,
+                                              frame->carry.bytes, place->carried);
+    frame->lists[copy] =
+        (struct fabric_list){.node = place->stream->node,
+                             .count = (uint16_t)(copy ? 1u + (place->carried != 0) : frame->ahead + 1),
+                             .commands = copy ? frame->copied : frame->commands};
     log_count(&log->stats.frames, 1);
-    log_count(&log->stats.bytes, bytes);
-    log_count(&log->logged, bytes);
+    log_count(&log->stats.carried, place->carried);
+    log_count(&log->stats.bytes, bytes + place->carried);
+    log_count(&log->logged, bytes + place->carried);
 }
 
 /* 0, or why nothing of the frame is sent. */
@@ -240,6 +296,8 @@ static int frame_prepare(struct log *log, struct tree_session *session, struct l
 {
     const bool twice = log->options.copies > 1 && log->memory_nodes > 1;
     frame->copies = 0;
+    if (!log_carry_prepare(frame))
+        return pool_fail_memory(tree_session_pool(session));
     int status = copy_reserve(log, session, frame, frame->node, 0);
     if (!status && twice)
         status = second_reserve(log, session, frame, 0);
@@ -261,6 +319,8 @@ static void copy_again(struct log *log, struct tree_session *session, struct log
             continue;
         frame->places[1].committed = 0; /* its sequences were drawn before: L2 */
         copy_seal(log, frame, 1);
+        if (frame->places[1].carried)
+            log_carry_fill(frame, &frame->places[1]);
         struct fabric_list *list = &frame->lists[1];
         int status = pool_lists_post(tree_session_pool(session), &list, 1);
         log_stream_ended(&frame->places[1], list->status);
@@ -304,6 +364,8 @@ static void copies_post(struct tree_session *session, struct log_batch *batch)
         if (!frame->ahead || frame->copies < 2)
             continue;
         frame->lists[1].status = BANYAN_EFENCED;
+        if (!frame->lists[0].status && frame->places[1].carried)
+            log_carry_fill(frame, &frame->places[1]);
         if (!frame->lists[0].status)
             lists[count++] = &frame->lists[1];
         if (count == sizeof lists / sizeof *lists) {
@@ -370,46 +432,90 @@ static void batch_hold(struct log *log, struct log_batch *batch)
     log_longest(&log->stats.held_longest_ns, held);
 }
 
+static void persist_count(struct log *log, uint64_t began)
+{
+    const uint64_t took = task_now() - began;
+    log_count(&log->stats.persists, 1);
+    log_count(&log->stats.persist_ns, took);
+    log_longest(&log->stats.persist_longest_ns, took);
+}
+
 int log_persist(struct log *log, struct tree_session *session, const uint16_t *nodes, uint32_t count,
                 uint32_t *at)
 {
     const uint64_t began = task_now();
     int status = pool_persist(tree_session_pool(session), nodes, count, at);
-    const uint64_t took = task_now() - began;
-    log_count(&log->stats.persists, 1);
-    log_count(&log->stats.persist_ns, took);
-    log_longest(&log->stats.persist_longest_ns, took);
+    persist_count(log, began);
     return status;
 }
 
 /* The disk has not said that it has the frame, which stands in memory: its keys are doubtful. */
-static void frame_unsafe(struct log *log, struct tree_session *session, struct log_frame *frame)
+static void frame_unsafe(struct log *log, struct tree_session *session, struct log_frame *frame,
+                         uint16_t node, int status)
 {
     log_count(&log->stats.unsafe, 1);
+    pool_persist_failed(tree_session_pool(session), node, status);
     frame->status = BANYAN_EUNKNOWN;
     error_set(&frame->error, frame->status, "the write is not safe from power: %.200s",
               tree_session_error(session)->text);
 }
 
-/* P5. What stands on memory nodes that promise so is acknowledged when it is on their disks. The lists are
- * back, so what they wrote is there before these ask. */
+/* What became of the asking, of a frame that stands in memory. A second disk that has no room holds writers
+ * back as the first one does (L8); one that is not there, or has failed, leaves the frame with one copy. */
+static void frame_safe(struct log *log, struct tree_session *session, struct log_frame *frame)
+{
+    for (uint32_t i = 0; i < frame->copies && !frame->status; i++) {
+        const uint16_t node = frame->places[i].stream->node;
+        const int status = frame->lists[i].status ? 0 : frame->batch->frames[node].disk;
+        if (status && (!i || status == BANYAN_ENOSPC))
+            frame_unsafe(log, session, frame, node, status);
+        else if (status)
+            log_degraded(log, frame->node);
+    }
+}
+
+/* Notes which memory nodes have copies that their disks are to have. */
+static void disks_want(struct log *log, struct log_batch *batch)
+{
+    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+        batch->frames[n].disk = 0;
+        batch->frames[n].asks = false;
+    }
+    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+        const struct log_frame *frame = &batch->frames[n];
+        for (uint32_t i = 0; frame->frame.count && !frame->status && i < frame->copies; i++) {
+            const uint16_t node = frame->places[i].stream->node;
+            batch->frames[node].asks |=
+                !frame->lists[i].status &&
+                fabric_durability(log->fabric, node) == FABRIC_KEPT_ON_DISK_ALWAYS;
+        }
+    }
+}
+
+/* P5. What stands on memory nodes that promise so is acknowledged when it is on their disks, in all its
+ * copies. The lists are back, so what they wrote is there before these ask. */
 static void batch_persist(struct log *log, struct tree_session *session, struct log_batch *batch)
 {
     uint16_t nodes[POOL_PERSIST_MAX];
-    uint32_t count = 0, at = 0;
+    int statuses[POOL_PERSIST_MAX];
+    uint32_t count = 0;
+    disks_want(log, batch);
     for (uint16_t n = 0; n < log->memory_nodes; n++) {
-        const struct log_frame *frame = &batch->frames[n];
         const bool last = n + 1u == log->memory_nodes;
-        if (frame->frame.count && frame->copies && !frame->status &&
-            fabric_durability(log->fabric, n) == FABRIC_KEPT_ON_DISK_ALWAYS)
+        if (batch->frames[n].asks)
             nodes[count++] = n;
         if (!count || (count < POOL_PERSIST_MAX && !last))
             continue;
-        if (log_persist(log, session, nodes, count, &at))
-            for (uint32_t i = at; i < count; i++) /* those before it are safe; of these not all are */
-                frame_unsafe(log, session, &batch->frames[nodes[i]]);
+        const uint64_t began = task_now();
+        pool_persist_each(tree_session_pool(session), nodes, count, statuses);
+        persist_count(log, began);
+        for (uint32_t i = 0; i < count; i++)
+            batch->frames[nodes[i]].disk = statuses[i];
         count = 0;
     }
+    for (uint16_t n = 0; n < log->memory_nodes; n++)
+        if (batch->frames[n].frame.count)
+            frame_safe(log, session, &batch->frames[n]);
 }
 
 static void batch_post(struct log *log, struct tree_session *session, struct log_batch *batch)
@@ -480,6 +586,9 @@ static void frame_end(struct log *log, struct tree_session *session, struct log_
     if (frame->again)
         atomic_add_relaxed(&log->beyond, -frame->again); /* a hint */
     frame->ahead = frame->ahead_bytes = frame->copies = frame->again = 0;
+    frame->carry.carriers = (struct format_log_carriers){.bytes = NULL};
+    frame->carry.commands = frame->carry.reads = 0;
+    frame->carry.filled = false;
     frame->status = 0;
     while (logged) {
         struct tree_logged *next = logged->next; /* it is its operation's again once that knows */
@@ -528,7 +637,7 @@ static void batch_lead(struct log *log, struct tree_session *session, struct log
         frame_end(log, session, &batch->frames[n]);
     log_count(&log->stats.commits, 1);
     spinlock_lock(&lane->lock);
-    batch->entries = 0;
+    batch->entries = batch->carried = 0;
     batch->led = false;
     lane->flying = NULL;
     struct wakeup *leader = lane->leader;

@@ -13,7 +13,10 @@ bool log_copies_add(struct log_copies *copies, const struct format_log_view *fra
         return false;
     copies->all = grown;
     grown[copies->count++] =
-        (struct log_copy){.other = frame->other, .bytes = frame->bytes, .last = frame->last};
+        (struct log_copy){.other = frame->other,
+                          .bytes = frame->bytes,
+                          .carried = frame->carried < frame->other.position ? frame->carried : 0,
+                          .last = frame->last};
     copies->sorted = false;
     return true;
 }
@@ -50,7 +53,7 @@ bool log_copies_cover(struct log_copies *copies, uint64_t nonce, uint32_t begin,
         if (i == copies->count)
             return false;
         const struct log_copy *copy = &copies->all[i];
-        if (copy->other.nonce != nonce || copy->other.position > begin)
+        if (copy->other.nonce != nonce || copy->other.position - copy->carried > begin)
             return false;
         if (copy->other.position + copy->bytes > begin)
             begin = copy->other.position + copy->bytes;

@@ -58,6 +58,8 @@ int log_create(struct log **out, struct tree_compute *compute, const struct log_
     log->options = *options;
     log->memory_nodes = nodes;
     log->merged_at = task_now();
+    log->alone = options->copies < 2 || nodes < 2;
+    log->carry_most = LOG_CARRIED_MOST;
     random_seed(&log->random, options->seed ? options->seed : random_entropy());
     for (uint16_t n = 0; n < nodes; n++) {
         struct log_stream *stream = &log->streams[n];

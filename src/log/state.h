@@ -38,6 +38,7 @@ struct log_place {
     struct log_stream *stream;
     struct log_segment *segment;
     uint32_t position, bytes;
+    uint32_t carried;       /* of the bytes, those of carriers before the frame */
     uint32_t committed;     /* when the room was reserved */
     bool named;             /* by the frame's other copy, which was sent: set before log_stream_ended */
     struct log_place *next; /* of the stream, in the order of positions, while it is under way */
@@ -97,9 +98,14 @@ struct log_patience {
  * writer may wait; or until another one was, and this one has had no room since: so many writes in a row, as
  * those of a batch, wait no longer than one, whichever streams they go to. `patience` NULL: the frame has one
  * of its own. `beyond`, and while log->beyond: also more segments than writers may have. 0, or an error, and
- * nothing was written. */
+ * nothing was written. BANYAN_EINVAL: a new segment is too short for it. */
 int log_stream_reserve(struct log_stream *stream, struct tree_session *session, uint32_t bytes, bool beyond,
                        struct log_patience *patience, struct log_place *place);
+/* Where the frame itself is to lie. */
+static inline uint32_t log_place_frame(const struct log_place *place)
+{
+    return place->position + place->carried;
+}
 /* Writes the frame's header for its place. Its sequences are drawn behind the reserving: what waits for room
  * holds no watermark back, and what the header calls complete has smaller ones (L2). `other`: where its other
  * copy goes; NULL: it has none. */
@@ -108,6 +114,8 @@ void log_stream_seal(struct log_place *place, const struct log_place *other, str
  * arrive any more before what is sent from now on (G6), so its room is given back, or covered. Else it may
  * arrive at any time. */
 void log_stream_ended(struct log_place *place, int status);
+/* False: the segment that is written could not take so much for one frame, were it empty. */
+bool log_stream_fits(struct log_stream *stream, uint32_t bytes);
 /* Nothing of the frame was sent, nor will be. */
 void log_stream_unreserve(struct log_place *place);
 /* The memory node knows the log in the incarnation that this returns: what lists under it write to the
@@ -174,6 +182,20 @@ static inline struct format_key log_found_value(const struct log_reading *readin
 
 /* ---- lanes ---- */
 
+/* A batch's records that are carried come to no more than that, or are one alone. Less where segments are
+ * short. */
+#define LOG_CARRIED_MOST (384u << 10)
+
+/* What carriers before the second copy of a frame have (carry.c): the records that its entries name. */
+struct log_carry {
+    struct format_log_carriers carriers; /* counted until they are filled */
+    uint64_t commands;                   /* bits: those of the frame that write or READ a record */
+    uint32_t reads;                      /* bytes that are READ */
+    uint8_t *bytes, *scratch;            /* owned; NULL until used */
+    uint32_t bytes_room, scratch_room;
+    bool filled;
+};
+
 struct log_frame {
     struct unmerged_frame drawn; /* first: what the tree knows of it */
     struct log_batch *batch;
@@ -182,10 +204,15 @@ struct log_frame {
     uint8_t *bytes, *copy; /* owned; copy: with another header, NULL until used */
     struct tree_logged *first, **last;
     uint32_t ahead, ahead_bytes, again;
-    struct fabric_command commands[FABRIC_COMMANDS_MAX], copied; /* the writes ahead, then the frame */
+    /* The writes ahead, and READs of records that were written before and are to be carried; then the frame.
+     * For the other copy the carriers, and the frame. */
+    struct fabric_command commands[FABRIC_COMMANDS_MAX], copied[2];
+    struct log_carry carry;
     struct fabric_list lists[2];
     struct log_place places[2];
     uint32_t copies; /* lists under way */
+    bool asks;       /* of the memory node: its disk is asked whether it has the batch's copies there */
+    int disk;        /* what it has said */
     int status;
     struct error error; /* with `status`, of the last one that failed */
 };
@@ -193,7 +220,7 @@ struct log_frame {
 struct log_batch {
     struct log_lane *lane;
     struct log_frame *frames; /* [memory nodes]; owned */
-    uint32_t entries;
+    uint32_t entries, carried;
     uint64_t incarnation;
     bool led;
 };
@@ -209,6 +236,7 @@ struct log_lane {
     /* guarded by the lock: */
     struct log_batch batches[2], *open, *flying; /* what is in a batch that flies is its leader's alone */
     struct wakeup *leader;                       /* waits until nothing is flying */
+    bool carries;                                /* from commit_open to commit_close: records are carried */
     struct log_wait *waits;                      /* for the end of the open batch */
     /* The leader's of the batch that flies: what merging had ended when that was seen to move last; what has
      * been waited for since a batch was refused nothing. */
@@ -294,6 +322,8 @@ struct log {
     uint32_t inheriting;    /* atomic: tasks that inherit */
     uint64_t logged;        /* atomic: bytes, for the mergers' pace */
     uint64_t degraded_said; /* atomic: when it was said last; 0: never */
+    bool alone;             /* atomic: frames of one copy were written, or will be */
+    uint32_t carry_most;    /* atomic: what a batch may carry; a hint */
     uint64_t merged_at;     /* atomic, statistics: all that was logged before it is merged, and published */
     struct log_stats stats; /* atomic, relaxed */
 };
@@ -321,6 +351,21 @@ void log_degraded(struct log *log, uint16_t node);
 /* pool_persist, counted and timed. */
 int log_persist(struct log *log, struct tree_session *session, const uint16_t *nodes, uint32_t count,
                 uint32_t *at);
+
+/* ---- records that are carried (carry.c; L8) ---- */
+
+/* Whether second copies carry records: to memory nodes that copy them to their disks. */
+bool log_carries(const struct log *log);
+/* The entry, which names a record, went into the frame, with what goes ahead: what is to be carried is counted, and READ by
+ * frame->commands where the entry does not bring it. */
+void log_carry_add(struct log_frame *frame, const struct tree_logged_entry *entry);
+/* Whether the entry brings its record: else it takes a command more. */
+bool log_carry_brought(const struct tree_logged_entry *entry);
+/* Before the first list is sent. False: no memory. */
+bool log_carry_prepare(struct log_frame *frame);
+/* Behind it: all bytes are at hand, and go before the frame's copy at this place. */
+void log_carry_fill(struct log_frame *frame, const struct log_place *place);
+void log_carry_free(struct log_carry *carry);
 extern const struct tree_log log_tree;
 
 static inline void log_count(uint64_t *counter, uint64_t more)

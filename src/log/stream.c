@@ -195,6 +195,8 @@ static int segment_begin(struct log_stream *stream, struct tree_session *session
                     FORMAT_LOG_BLOCK;
     segment->tail = FORMAT_LOG_BLOCK;
     segment->last = 0;
+    if (segment->size / 4 < atomic_load_relaxed(&stream->log->carry_most)) /* a hint */
+        atomic_store_relaxed(&stream->log->carry_most, segment->size / 4);
     spinlock_lock(&stream->lock);
     const struct log_segment *before = stream->current;
     segment->trusts = before && !before->broken;
@@ -288,7 +290,7 @@ static int stream_cover(struct log_stream *stream, struct tree_session *session)
 
 /* ---- reserving ---- */
 
-enum room { ROOM, ROOM_OPEN, ROOM_COVER, ROOM_SWITCH, ROOM_WAIT };
+enum room { ROOM, ROOM_OPEN, ROOM_COVER, ROOM_SWITCH, ROOM_WAIT, ROOM_NEVER };
 
 /* Under the lock. */
 static enum room room_find(struct log_stream *stream, uint64_t incarnation, uint32_t bytes, bool beyond)
@@ -302,6 +304,8 @@ static enum room room_find(struct log_stream *stream, uint64_t incarnation, uint
         return stream->switching ? ROOM_WAIT : ROOM_COVER;
     if (current && !current->broken && current->size - current->tail >= bytes)
         return ROOM;
+    if (current && !current->broken && current->tail == FORMAT_LOG_BLOCK)
+        return ROOM_NEVER; /* all of a segment is too short for it */
     if (stream->switching)
         return ROOM_WAIT;
     /* With the one that is left and the one that comes. */
@@ -378,7 +382,7 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
         } else if (room == ROOM_WAIT && !stream->switching) {
             since = full_note(stream, patience, began);
         }
-        const bool mine = room != ROOM && room != ROOM_WAIT;
+        const bool mine = room == ROOM_OPEN || room == ROOM_COVER || room == ROOM_SWITCH;
         stream->switching |= mine;
         spinlock_unlock(&stream->lock);
         if (room == ROOM) {
@@ -390,6 +394,9 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
             }
             return 0;
         }
+        if (room == ROOM_NEVER)
+            return pool_node_failed(tree_session_pool(session), BANYAN_EINVAL, stream->node,
+                                    "the log: a segment is too short for a frame; reserving");
         if (mine) {
             status = room_make(stream, session, room);
             spinlock_lock(&stream->lock);
@@ -428,9 +435,11 @@ void log_stream_seal(struct log_place *place, const struct log_place *other, str
     if (other)
         frame->other = (struct format_log_other){.nonce = other->segment->nonce,
                                                  .number = other->segment->number,
-                                                 .position = other->position,
+                                                 .position = log_place_frame(other),
                                                  .before = other->segment->before};
-    format_log_frame_seal(frame, place->segment->nonce, place->position, place->committed);
+    frame->carried = other ? other->carried : 0;
+    frame->alone = atomic_load_relaxed(&stream->log->alone); /* set before such a write is acknowledged */
+    format_log_frame_seal(frame, place->segment->nonce, log_place_frame(place), place->committed);
 }
 
 /* Under the lock. The headers of those behind it may say that it is complete. */
@@ -496,6 +505,14 @@ void log_stream_ended(struct log_place *place, int status)
     else if (status)
         segment_break(stream, place->segment);
     spinlock_unlock(&stream->lock);
+}
+
+bool log_stream_fits(struct log_stream *stream, uint32_t bytes)
+{
+    spinlock_lock(&stream->lock);
+    const bool fits = !stream->current || bytes <= stream->current->size - FORMAT_LOG_BLOCK;
+    spinlock_unlock(&stream->lock);
+    return fits;
 }
 
 void log_stream_unreserve(struct log_place *place)

@@ -138,6 +138,10 @@ int pool_call(struct pool_session *session, uint16_t node, const void *request, 
  * (fabric_persist), each of which has one: one round trip. *at: which of them the message is about. */
 #define POOL_PERSIST_MAX 64u /* memory nodes at once */
 int pool_persist(struct pool_session *session, const uint16_t *nodes, uint32_t count, uint32_t *at);
+/* The same, with the status of each and no message. pool_persist_failed makes the message, and returns what
+ * pool_persist would. */
+void pool_persist_each(struct pool_session *session, const uint16_t *nodes, uint32_t count, int *statuses);
+int pool_persist_failed(struct pool_session *session, uint16_t node, int status);
 /* Whether the memory node copies logs to a disk. */
 static inline bool pool_on_disk(const struct pool_session *session, uint16_t node)
 {

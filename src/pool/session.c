@@ -178,7 +178,7 @@ int pool_call(struct pool_session *session, uint16_t node, const void *request, 
 }
 
 /* What each status means here. */
-static int persist_failed(struct pool_session *session, uint16_t node, int status)
+int pool_persist_failed(struct pool_session *session, uint16_t node, int status)
 {
     const char *what = status == BANYAN_ENOSPC     ? "its disk has no room"
                        : status == BANYAN_EUNKNOWN ? "its disk has failed"
@@ -187,6 +187,12 @@ static int persist_failed(struct pool_session *session, uint16_t node, int statu
     if (status == BANYAN_EFENCED)
         status = BANYAN_ENET;
     return pool_fail(session, status, "memory node %u cannot say that it is safe: %s", (unsigned)node, what);
+}
+
+void pool_persist_each(struct pool_session *session, const uint16_t *nodes, uint32_t count, int *statuses)
+{
+    assert(count <= POOL_PERSIST_MAX);
+    fabric_persist(session->endpoint, nodes, count, statuses, session->cost);
 }
 
 int pool_persist(struct pool_session *session, const uint16_t *nodes, uint32_t count, uint32_t *at)
@@ -199,5 +205,5 @@ int pool_persist(struct pool_session *session, const uint16_t *nodes, uint32_t c
     while (*at < count && !statuses[*at])
         ++*at;
     assert(*at < count);
-    return persist_failed(session, nodes[*at], statuses[*at]);
+    return pool_persist_failed(session, nodes[*at], statuses[*at]);
 }

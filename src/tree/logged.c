@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/task.h"
+#include "format/record.h"
 #include "format/value.h"
 #include "tree/announce.h"
 #include "tree/index.h"
@@ -152,6 +153,19 @@ static uint16_t home_of(const struct logging *logging, const struct format_key *
     return pool_on_disk(pool, node) ? node : otherwise;
 }
 
+/* What the log carries to the disks of other memory nodes (L8). */
+static void record_of(const struct logging *logging, struct tree_logged_entry *entry)
+{
+    struct format_value decoded;
+    if (entry->value.length != FORMAT_REFERENCE_BYTES ||
+        logging->tree->layout.geometry.content != FORMAT_CONTENT_STORE ||
+        !format_value_decode(entry->value.bytes, entry->value.length, &decoded) || !decoded.record ||
+        decoded.reference.room)
+        return;
+    entry->record = decoded.reference.address;
+    entry->record_bytes = format_record_block_bytes(entry->key.length, &decoded.reference);
+}
+
 static void entry_of(const struct logging *logging, const struct format_key *value,
                      struct tree_logged_entry *entry)
 {
@@ -163,6 +177,7 @@ static void entry_of(const struct logging *logging, const struct format_key *val
                                         .ahead = session->ahead,
                                         .ahead_count = session->ahead_count,
                                         .again = logging->doubt};
+    record_of(logging, entry);
 }
 
 /* As in latch_take. */

@@ -32,6 +32,9 @@ struct tree_logged_entry {
     const struct fabric_command *ahead;
     uint32_t ahead_count;
     bool again; /* what is doubtful is logged once more */
+    /* The block of the record that the value names, all of it; 0 bytes: it names none, or one in pieces. */
+    gaddr record;
+    uint32_t record_bytes;
 };
 
 struct tree_log {
