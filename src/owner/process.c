@@ -76,7 +76,10 @@ int owner_process_open(struct owner_process **out, struct tree_compute *compute,
         status = owner_threads_start(&process->threads, process->owner, threads, fibers, error);
     if (!status) {
         session_take(process);
-        status = session_give(process, owner_join(process->owner, process->session), error);
+        status = owner_join(process->owner, process->session);
+        if (!status && log) /* an earlier release, or one that found memory node 1 away, made no copy there */
+            status = tree_catalogue_persist(process->session);
+        status = session_give(process, status, error);
     }
     if (status)
         owner_process_close(process);

@@ -8,6 +8,7 @@
 #include "base/atomic.h"
 #include "format/record.h"
 #include "memory/request.h"
+#include "persist/carried.h"
 #include "persist/format.h"
 #include "persist/names.h"
 #include "persist/pieces.h"
@@ -48,7 +49,9 @@ struct persist_drain {
     struct segment *segments; /* owned */
     uint32_t segment_count, segment_capacity;
     struct persist_pieces *pieces; /* owned */
-    struct persist_names *names;   /* owned; NULL: the catalogue lies elsewhere */
+    struct persist_carried *carried; /* owned: of this pass */
+    uint64_t instance, first;        /* of the frame whose entries are looked at */
+    struct persist_names *names;     /* owned; NULL: the catalogue lies elsewhere */
     struct copied_list spare;
     uint8_t *image;  /* owned: of the segment that is looked at */
     uint8_t *record; /* owned: JOURNAL_LENGTH_MAX */
@@ -68,6 +71,32 @@ static bool pool_read(const struct persist_drain *drain, gaddr address, uint8_t 
         return false;
     atomic_copy_from(to, target->pool + gaddr_offset(address), bytes);
     return true;
+}
+
+static bool is_here(const struct persist_drain *drain, gaddr address)
+{
+    const uint16_t node = gaddr_node(address);
+    return node < drain->count && drain->targets[node];
+}
+
+/* What lies on another memory node, and is carried by the frame that is looked at. False: it is not. */
+static bool carried_read(const struct persist_drain *drain, gaddr address, uint8_t *to, uint32_t bytes)
+{
+    uint32_t length;
+    gaddr at;
+    for (uint32_t offset = 0; offset < bytes; offset += length) {
+        if (!persist_carried_find(drain->carried, drain->instance, drain->first, address, offset, &length,
+                                  &at) ||
+            length > bytes - offset || (to && !pool_read(drain, at, to + offset, length)))
+            return false;
+    }
+    return true;
+}
+
+static bool record_read(const struct persist_drain *drain, gaddr address, uint8_t *to, uint32_t bytes)
+{
+    return is_here(drain, address) ? pool_read(drain, address, to, bytes)
+                                   : carried_read(drain, address, to, bytes);
 }
 
 static int append(struct persist_drain *drain, enum persist_kind kind, uint32_t length, struct error *error)
@@ -142,7 +171,7 @@ static bool record_copy(struct persist_drain *drain, const struct format_key *ke
     struct format_record record;
     if (reference->room)
         return pieces_copy(drain, key, reference, status, error);
-    if (bytes > FORMAT_RECORD_BLOCK_MAX || !pool_read(drain, reference->address, block, bytes) ||
+    if (bytes > FORMAT_RECORD_BLOCK_MAX || !record_read(drain, reference->address, block, bytes) ||
         !format_record_validate(reference, key->bytes, key->length, FORMAT_PART_VALUE, block, &record))
         return false;
     *status = append_block(drain, reference->address, bytes, error);
@@ -158,9 +187,13 @@ static int entry_copy(struct persist_drain *drain, const struct format_log_entry
     if (entry->kind != FORMAT_LOG_PUT || !format_value_decode(entry->value, entry->value_length, &value) ||
         !value.record)
         return 0;
-    if (!record_copy(drain, &entry->key, &value.reference, &status, error) && !status)
+    if (record_copy(drain, &entry->key, &value.reference, &status, error) || status)
+        return status;
+    if (is_here(drain, value.reference.address))
         drain->stats.stale++;
-    return status;
+    else
+        drain->stats.uncarried++;
+    return 0;
 }
 
 /* ---- names ---- */
@@ -197,7 +230,12 @@ static int names_check(struct persist_drain *drain, const struct format_log_view
 static int frame_copy(struct persist_drain *drain, const struct format_log_segment *use,
                       const struct segment *segment, const struct format_log_view *view, struct error *error)
 {
-    const struct persist_frame frame = {.process = use->owner, .node = segment->node, .view = *view};
+    const struct persist_frame frame = {.process = use->owner,
+                                        .node = segment->node,
+                                        .tells = use->tells,
+                                        .alone = view->alone,
+                                        .twice = view->other.nonce,
+                                        .view = *view};
     struct format_log_entry entry;
     uint32_t at = 0;
     int status = names_check(drain, view, error);
@@ -205,9 +243,9 @@ static int frame_copy(struct persist_drain *drain, const struct format_log_segme
         status = entry_copy(drain, &entry, error);
     if (status || !view->count) /* a frame without entries only covers room */
         return status;
-    persist_frame_encode(&frame, drain->record);
+    const enum persist_kind kind = persist_frame_encode(&frame, drain->record);
     memcpy(drain->record + PERSIST_FRAME_HEADER, view->entries, view->length);
-    status = append(drain, PERSIST_FRAME, PERSIST_FRAME_HEADER + view->length, error);
+    status = append(drain, kind, PERSIST_FRAME_HEADER + view->length, error);
     drain->stats.frames += !status;
     return status;
 }
@@ -267,6 +305,72 @@ static bool copied_find(const struct copied_list *list, const struct copied *fra
     return found->position == frame->position && found->bytes == frame->bytes && found->first == frame->first;
 }
 
+/* P16. Where the carrier's parts stand. */
+static int carrier_note(struct persist_drain *drain, const struct format_log_segment *use,
+                        const struct segment *segment, const struct format_log_view *view,
+                        struct error *error)
+{
+    struct format_log_part part;
+    uint32_t at = 0;
+    while (format_log_part_next(view, &at, &part))
+        if (!persist_carried_add(drain->carried, use->owner.instance, view->first, &part,
+                                 segment->address + (uint64_t)(part.bytes - drain->image)))
+            return error_set(error, BANYAN_ENOMEM, "no memory for the records that a log carries");
+    return 0;
+}
+
+/* Whether all records that the frame's entries name, and that lie on other memory nodes, are carried, as far
+ * as this pass has seen. */
+static bool frame_ready(const struct persist_drain *drain, const struct format_log_view *view)
+{
+    struct format_log_entry entry;
+    struct format_value value;
+    uint32_t at = 0;
+    bool ready = true;
+    while (ready && format_log_frame_next(view, &at, &entry))
+        if (entry.kind == FORMAT_LOG_PUT && entry.value_length == FORMAT_REFERENCE_BYTES &&
+            format_value_decode(entry.value, entry.value_length, &value) && value.record &&
+            !value.reference.room && !is_here(drain, value.reference.address))
+            ready = carried_read(drain, value.reference.address, NULL,
+                                 format_record_block_bytes(entry.key.length, &value.reference));
+    return ready;
+}
+
+/* The frame came between the reading of its carriers' place and its own: what was written before it is there
+ * by now, right before it. */
+static int carriers_look(struct persist_drain *drain, const struct format_log_segment *use,
+                         const struct segment *segment, uint32_t position, uint64_t first,
+                         struct error *error)
+{
+    const uint32_t back = FORMAT_LOG_CARRIED_MAX < position - FORMAT_LOG_BLOCK
+                              ? position - FORMAT_LOG_CARRIED_MAX
+                              : FORMAT_LOG_BLOCK;
+    int status = 0;
+    if (!pool_read(drain, segment->address + back, drain->image + back, position - back))
+        return 0;
+    for (uint32_t at = back; !status && at < position;) {
+        struct format_log_view view;
+        const enum format_log_found found = format_log_frame_find(use, drain->image, at, &view);
+        if (found == FORMAT_LOG_WHOLE && view.parts && view.first == first)
+            status = carrier_note(drain, use, segment, &view, error);
+        at += found == FORMAT_LOG_NOTHING ? FORMAT_LOG_BLOCK : view.bytes;
+    }
+    return status;
+}
+
+/* A frame that is copied for the first time. */
+static int frame_take(struct persist_drain *drain, const struct format_log_segment *use,
+                      const struct segment *segment, uint32_t position, const struct format_log_view *view,
+                      struct error *error)
+{
+    int status = 0;
+    drain->instance = use->owner.instance;
+    drain->first = view->first;
+    if (!frame_ready(drain, view))
+        status = carriers_look(drain, use, segment, position, view->first, error);
+    return status ? status : frame_copy(drain, use, segment, view, error);
+}
+
 /* P1. The next pass looks again at each place where no whole frame stands yet; and at each frame of which no
  * frame says that it is complete: its process may not know whether it came, and write another one to its
  * place. What a pass learns of that counts for the next one, which reads the place behind it. */
@@ -297,11 +401,13 @@ static int frames_copy(struct persist_drain *drain, const struct format_log_segm
         }
         if (found == FORMAT_LOG_WHOLE) {
             const struct copied frame = {.position = at, .bytes = step, .first = view.first};
-            if (!copied_find(&before, &frame, &next))
-                status = frame_copy(drain, use, segment, &view, error);
+            if (view.parts)
+                status = carrier_note(drain, use, segment, &view, error);
+            else if (!copied_find(&before, &frame, &next))
+                status = frame_take(drain, use, segment, at, &view, error);
             if (!status && at + step <= segment->final)
                 mark_done(segment, at, step);
-            else if (!status)
+            else if (!status && !view.parts)
                 copied_add(&now, &frame);
             if (view.count && view.last > segment->sequence) /* also where a part alone was copied */
                 segment->sequence = view.last;
@@ -434,6 +540,7 @@ static void segments_sweep(struct persist_drain *drain)
 int persist_drain_pass(struct persist_drain *drain, struct error *error)
 {
     int status = names_copy(drain, error);
+    persist_carried_clear(drain->carried);
     for (uint32_t i = 0; i < drain->segment_count; i++)
         drain->segments[i].listed = false;
     for (uint16_t node = 0; node < drain->count && !status; node++)
@@ -452,18 +559,21 @@ int persist_drain_create(struct persist_drain **drain, const struct fabric_targe
 {
     assert(count && count <= NODES_MAX);
     struct persist_drain *made = calloc(1, sizeof *made);
+    /* Memory node 1 has a copy of the catalogue. */
+    const struct fabric_target *named = targets[0] ? targets[0] : count > 1 ? targets[1] : NULL;
     *drain = made;
     if (made) {
         made->count = count;
         made->journal = journal;
         memcpy(made->targets, targets, count * sizeof *targets);
         made->pieces = persist_pieces_create();
-        made->names = targets[0] ? persist_names_create(targets[0]) : NULL;
+        made->carried = persist_carried_create();
+        made->names = named ? persist_names_create(named) : NULL;
         made->image = malloc(MEMORY_LOG_SEGMENT_MOST);
         made->record = malloc(JOURNAL_LENGTH_MAX);
         made->header = malloc(FORMAT_RECORD_HEADER_MAX);
     }
-    if (made && made->pieces && (made->names || !targets[0]) && made->image && made->record && made->header)
+    if (made && made->pieces && made->carried && (made->names || !named) && made->image && made->record && made->header)
         return 0;
     persist_drain_destroy(made);
     *drain = NULL;
@@ -481,6 +591,7 @@ void persist_drain_destroy(struct persist_drain *drain)
     free(drain->spare.items);
     free(drain->segments);
     persist_pieces_destroy(drain->pieces);
+    persist_carried_destroy(drain->carried);
     persist_names_destroy(drain->names);
     free(drain->image);
     free(drain->record);

@@ -24,6 +24,8 @@ struct persist_drain_stats {
     uint64_t stale;
     /* Entries with pieces on memory nodes that are not this process's. */
     uint64_t elsewhere;
+    /* Entries whose record lies on such a one, and is not carried (P16), or has pieces. */
+    uint64_t uncarried;
 };
 
 /* All memory nodes of the cluster in order, NULL where one is not this process's. The journal is the

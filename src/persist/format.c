@@ -4,13 +4,23 @@
 #include <assert.h>
 #include <string.h>
 
-void persist_frame_encode(const struct persist_frame *frame, uint8_t header[PERSIST_FRAME_HEADER])
+#define FRAME_ALONE 1u
+#define FRAME_TWICE 2u
+
+enum persist_kind persist_frame_encode(const struct persist_frame *frame,
+                                       uint8_t header[PERSIST_FRAME_HEADER])
 {
+    const uint16_t flags = (uint16_t)((frame->alone ? FRAME_ALONE : 0) | (frame->twice ? FRAME_TWICE : 0));
     memcpy(header, &frame->process.instance, 8);
     memcpy(header + 8, &frame->view.first, 8);
     memcpy(header + 16, &frame->view.count, 4);
     memcpy(header + 20, &frame->process.compute_id, 2);
     memcpy(header + 22, &frame->node, 2);
+    if (!frame->tells)
+        return PERSIST_FRAME;
+    assert(frame->view.count <= UINT16_MAX);
+    memcpy(header + 18, &flags, 2);
+    return PERSIST_FRAME_TELLING;
 }
 
 /* Whether the entries are as many as the header says, and end where the bytes do. */
@@ -23,9 +33,9 @@ static bool entries_right(const struct format_log_view *view)
     return count == view->count && at == view->length;
 }
 
-bool persist_frame_decode(const uint8_t *bytes, uint32_t length, struct persist_frame *frame)
+bool persist_frame_decode(uint8_t kind, const uint8_t *bytes, uint32_t length, struct persist_frame *frame)
 {
-    *frame = (struct persist_frame){0};
+    *frame = (struct persist_frame){.tells = kind == PERSIST_FRAME_TELLING};
     if (length < PERSIST_FRAME_HEADER)
         return false;
     memcpy(&frame->process.instance, bytes, 8);
@@ -33,6 +43,12 @@ bool persist_frame_decode(const uint8_t *bytes, uint32_t length, struct persist_
     memcpy(&frame->view.count, bytes + 16, 4);
     memcpy(&frame->process.compute_id, bytes + 20, 2);
     memcpy(&frame->node, bytes + 22, 2);
+    const uint32_t flags = frame->tells ? frame->view.count >> 16 : 0;
+    frame->view.count -= flags << 16;
+    frame->alone = flags & FRAME_ALONE;
+    frame->twice = flags & FRAME_TWICE;
+    if (flags > (FRAME_ALONE | FRAME_TWICE))
+        return false;
     frame->view.entries = bytes + PERSIST_FRAME_HEADER;
     frame->view.length = length - PERSIST_FRAME_HEADER;
     return frame->process.instance && frame->view.count && entries_right(&frame->view);

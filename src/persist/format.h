@@ -8,6 +8,8 @@
  * FRAME, behind its 24 bytes of header: the entries of a frame of a log, as format/log.h has them.
  *   0 instance of the process u64 | 8 sequence of the first entry u64 | 16 number of entries u32
  *   20 compute id u16 | 22 memory node u16
+ * FRAME_TELLING: the same of a process that says which of its frames have one copy.
+ *   16 number of entries u16 | 18 flags u16: 1 it has written frames of one copy; 2 this one has another copy
  *
  * All that a frame's entries refer to stands before it in the same journal, but for records that could not be
  * read any more.
@@ -32,7 +34,8 @@
 #include "format/geometry.h"
 #include "format/log.h"
 
-enum persist_kind { PERSIST_BLOCK = 1, PERSIST_FRAME, PERSIST_VALUES, PERSIST_BYTES, PERSIST_INDEX };
+enum persist_kind { PERSIST_BLOCK = 1, PERSIST_FRAME, PERSIST_VALUES, PERSIST_BYTES, PERSIST_INDEX,
+                    PERSIST_FRAME_TELLING };
 
 #define PERSIST_BLOCK_HEADER 8u
 #define PERSIST_FRAME_HEADER 24u
@@ -45,11 +48,15 @@ enum persist_kind { PERSIST_BLOCK = 1, PERSIST_FRAME, PERSIST_VALUES, PERSIST_BY
 struct persist_frame {
     struct fabric_process process;
     uint16_t node;
+    bool tells, alone, twice;    /* FRAME_TELLING; alone: frames of one copy were written; twice: not this one */
     struct format_log_view view; /* entries, length, count and first are set */
 };
-void persist_frame_encode(const struct persist_frame *frame, uint8_t header[PERSIST_FRAME_HEADER]);
-/* False: it is too short, or no memory node has written it. frame->view points into the bytes. */
-bool persist_frame_decode(const uint8_t *bytes, uint32_t length, struct persist_frame *frame);
+/* The kind of the record. */
+enum persist_kind persist_frame_encode(const struct persist_frame *frame,
+                                       uint8_t header[PERSIST_FRAME_HEADER]);
+/* A record of one of the two kinds. False: it is too short, or no memory node has written it. frame->view
+ * points into the bytes. */
+bool persist_frame_decode(uint8_t kind, const uint8_t *bytes, uint32_t length, struct persist_frame *frame);
 
 struct persist_value {
     struct format_key key;

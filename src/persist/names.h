@@ -15,7 +15,7 @@
 
 struct persist_names;
 
-/* The pool of memory node 0. NULL: no memory. */
+/* The pool of memory node 0, or of memory node 1, which has a copy of the entries. NULL: no memory. */
 struct persist_names *persist_names_create(const struct fabric_target *home);
 void persist_names_destroy(struct persist_names *names);
 /* A new look, from the first entry on. */

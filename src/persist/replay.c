@@ -239,7 +239,7 @@ static int frame_take(struct persist_replay *replay, const struct journal_record
     struct format_log_entry entry;
     uint32_t at = 0;
     int status = 0;
-    if (!persist_frame_decode(record->bytes, record->length, &frame))
+    if (!persist_frame_decode(record->kind, record->bytes, record->length, &frame))
         return error_set(error, BANYAN_ECORRUPT, "a frame of a log makes no sense");
     replay->stats.frames++;
     while (!status && format_log_frame_next(&frame.view, &at, &entry))
@@ -277,7 +277,7 @@ int persist_replay_record(void *context, const struct journal_record *record, st
     int status = BANYAN_ECORRUPT;
     if (record->kind == PERSIST_BLOCK)
         status = block_take(replay, record, &reason);
-    else if (record->kind == PERSIST_FRAME)
+    else if (record->kind == PERSIST_FRAME || record->kind == PERSIST_FRAME_TELLING)
         status = frame_take(replay, record, &reason);
     else if (record->kind == PERSIST_BYTES)
         status = replay_plain_bytes(replay, record, &reason);
@@ -455,6 +455,9 @@ void persist_replay_next(struct persist_replay *replay, uint16_t disk)
 {
     assert(disk < replay->disk_count);
     replay->disk = disk;
+    if (!replay->begun)
+        replay->names_disk = disk;
+    replay->begun = true;
 }
 
 void persist_replay_stats(const struct persist_replay *replay, struct persist_replay_stats *stats)

@@ -3,7 +3,8 @@
  * that is on the disks (docs/internals/durability.md, P1 to P4).
  *
  * One thread. The journals are opened (disk/journal.h) with persist_replay_record as their visitor, that of
- * memory node 0 first, which names the indexes, each from its beginning on; then all is told in key order.
+ * memory node 0 first, which names the indexes, or that of memory node 1, if the other is lost; each from its
+ * beginning on; then all is told in key order.
  * Memory: 150 bytes, the key and a short value for each key, 24 bytes for each block; long values stay in the
  * files.
  *

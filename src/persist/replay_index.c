@@ -38,6 +38,8 @@ int replay_index_take(struct persist_replay *replay, const struct journal_record
     struct persist_index index;
     if (!persist_index_decode(record->bytes, record->length, &index))
         return error_set(error, BANYAN_ECORRUPT, "what names an index makes no sense");
+    if (replay->disk != replay->names_disk)
+        return 0; /* another copy of the same names, which may be an older one */
     if (!replay->indexes)
         replay->indexes = calloc(REPLAY_INDEXES, sizeof(struct replay_index *));
     if (!replay->indexes)

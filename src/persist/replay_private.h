@@ -59,6 +59,8 @@ struct replay_sorted {
 struct persist_replay {
     struct disk *disks[REPLAY_DISKS_MAX]; /* borrowed */
     uint16_t disk_count, disk;            /* disk: of the records that come */
+    uint16_t names_disk;                  /* of those that name indexes: the first that was opened */
+    bool begun;                           /* names_disk is known */
     const struct persist_table *table;    /* of the checkpoint; NULL: there is none */
     struct replay_key **buckets;          /* owned */
     uint64_t keys, capacity;

@@ -3,6 +3,7 @@
  * entry looked at; opening, creating and dropping are rare.
  */
 #include "tree/catalogue.h"
+#include "tree/logging.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -25,6 +26,8 @@
 #define FORMAT_VERSION   2u
 #define ENTRIES          FORMAT_CATALOGUE_ENTRIES
 #define ENTRIES_OFFSET   (MEMORY_CATALOGUE_OFFSET + FORMAT_CATALOGUE_FIRST)
+#define ENTRIES_BYTES    (ENTRIES * FORMAT_CATALOGUE_ENTRY_BYTES)
+#define MIRROR_NODE      1u /* has a copy of the entries, for its disk (P9) */
 static_assert(TREE_NAME_MAX == FORMAT_INDEX_NAME_MAX, "a name fits its entry");
 
 struct superblock {
@@ -402,11 +405,51 @@ int tree_create(struct tree_session *session, const char *name, const struct for
     return status;
 }
 
+/* Under the catalogue's lock, so that of two that copy at once neither brings back what the other has
+ * replaced. Entries that change meanwhile are copied by whoever changes them. */
+static int mirror(struct tree_session *session, uint8_t *bytes)
+{
+    struct tree_hold hold;
+    struct fabric_command read = pool_read_command(entry_address(0), bytes, ENTRIES_BYTES);
+    struct fabric_command write =
+        pool_write_command(gaddr_make(MIRROR_NODE, ENTRIES_OFFSET), bytes, ENTRIES_BYTES);
+    int status = tree_lock(session, superblock_address(), false, NULL, 0, &hold);
+    if (status)
+        return status;
+    status = pool_execute(&session->pool, 0, &read, 1);
+    if (!status)
+        pool_read_settle(&read);
+    int copied = status ? status : pool_execute(&session->pool, MIRROR_NODE, &write, 1);
+    if (!status && copied && copied != BANYAN_EFENCED)
+        copied = 0; /* it is away: whoever changes the catalogue next, or starts next, tries again */
+    return tree_unlock_with(session, &hold, copied);
+}
+
+static int mirror_write(struct tree_session *session)
+{
+    uint8_t *bytes = malloc(ENTRIES_BYTES);
+    int status = bytes ? 0 : pool_fail_memory(&session->pool);
+    if (!status)
+        do
+            status = mirror(session, bytes);
+        while (tree_again(session, &status));
+    free(bytes);
+    return status;
+}
+
 int tree_catalogue_persist(struct tree_session *session)
 {
-    const uint16_t home = 0;
-    uint32_t at;
-    return pool_on_disk(&session->pool, home) ? pool_persist(&session->pool, &home, 1, &at) : 0;
+    const bool mirrored =
+        session->pool.memory_nodes > MIRROR_NODE && pool_on_disk(&session->pool, MIRROR_NODE);
+    const uint16_t nodes[] = {0, MIRROR_NODE};
+    int statuses[2] = {0};
+    if (!pool_on_disk(&session->pool, 0))
+        return 0;
+    int status = mirrored ? mirror_write(session) : 0;
+    if (status)
+        return status;
+    pool_persist_each(&session->pool, nodes, mirrored ? 2 : 1, statuses);
+    return statuses[0] ? pool_persist_failed(&session->pool, 0, statuses[0]) : 0;
 }
 
 struct listing {

@@ -12,10 +12,6 @@
 /* An index number with this bit is that of a node whose index is being dropped (drop.c). */
 #define TREE_INDEX_DROPPED 0x8000u
 
-/* Where memory node 0 keeps logs on a disk: waits until that has the catalogue as it is now, so that nothing
- * that is logged of an index is read back without its name, nor an index that was dropped with it. */
-int tree_catalogue_persist(struct tree_session *session);
-
 /* ---- an open index ---- */
 
 /* BANYAN_ENOTFOUND: the index was dropped. */

@@ -13,6 +13,7 @@
 #include "tree/access.h"
 #include "tree/announce.h"
 #include "tree/catalogue.h"
+#include "tree/logging.h"
 #include "tree/entries.h"
 #include "tree/index.h"
 #include "tree/leaf.h"

@@ -97,6 +97,14 @@ int tree_put(struct tree_session *session, struct tree *tree, struct tree_item *
  */
 bool tree_session_replaced(const struct tree_session *session);
 
+/* ---- the catalogue on disks; for whoever has changed it, and for the owner's layer ---- */
+
+/* Where memory node 0 keeps logs on a disk: waits until that has the catalogue as it is now, so that nothing
+ * that is logged of an index is read back without its name, nor an index that was dropped with it. Memory
+ * node 1 gets a copy before, at the same place of its pool, for its own disk (P9): that one may not be there.
+ * Three round trips, and the disks. */
+int tree_catalogue_persist(struct tree_session *session);
+
 /* ---- merging; for src/log/ ---- */
 
 /* A walk over a range of an index in key order, which several tasks make together: each takes the next

@@ -157,7 +157,7 @@ static int count_record(void *context, const struct journal_record *record, stru
 {
     struct found *found = context;
     (void)error;
-    found->frames += record->kind == 2; /* PERSIST_FRAME */
+    found->frames += record->kind == 2 || record->kind == 6; /* PERSIST_FRAME, PERSIST_FRAME_TELLING */
     return 0;
 }
 

@@ -131,8 +131,8 @@ static int record_take(void *context, const struct journal_record *record, struc
         assert_true(persist_index_decode(record->bytes, record->length, &index));
         back->anew += !index.number;
         back->named += index.number != 0;
-    } else if (record->kind == PERSIST_FRAME) {
-        assert_true(persist_frame_decode(record->bytes, record->length, &frame));
+    } else if (record->kind == PERSIST_FRAME || record->kind == PERSIST_FRAME_TELLING) {
+        assert_true(persist_frame_decode(record->kind, record->bytes, record->length, &frame));
         while (format_log_frame_next(&frame.view, &at, &entry))
             back->unnamed += !persist_replay_index(back->replay, entry.index);
     }
