@@ -18,7 +18,7 @@
 
 struct recover_settings {
     struct cluster_fabric_settings fabric;
-    char *data, *output;
+    char *data, *output, *lost;
     uint32_t compute;
     char *index;
     bool accept_loss, json;
@@ -38,6 +38,8 @@ static const struct option_entry table[] = {
         "all of a cluster's, comma separated"),
     ROW("output", OPTION_TEXT, output, 0, 0, NULL, "FILE",
         "With --data: write what the journals have into this file, which 'banyan load' reads"),
+    ROW("lost", OPTION_TEXT, lost, 0, 0, NULL, "NUMBER,...",
+        "With --data: memory nodes whose disks are lost, so that no directory of them is given"),
     ROW("index", OPTION_TEXT, index, 0, 0, NULL, "NAME",
         "With --output: which index, where the journals have several: its name, or its number"),
     ROW("accept-loss", OPTION_BOOL, accept_loss, 0, 0, NULL, NULL,
@@ -67,14 +69,20 @@ static const struct settings_command command = {
         "--output it tells what is there; what stands behind the last record that was promised is cut, as "
         "a memory node's start does, and nothing else is changed. Of each key the newest value counts that "
         "is wholly there. With --accept-loss it goes on over what is damaged or missing, and tells it.\n\n"
+        "A memory node that has lost its disk, or whose directory is damaged, is named with --lost. What was "
+        "logged in two copies (--log-copies 2) and saved in two (--copies 2) is then read from the other "
+        "memory nodes. What is missing is told, and also what may be: where a compute node has written "
+        "changes with one copy, nobody knows which of them the lost disk alone had. Nothing is written then "
+        "without --accept-loss.\n\n"
         "Examples:\n"
         "  banyan recover --data /srv/banyan/0,/srv/banyan/1\n"
         "  banyan recover --data /srv/banyan/0,/srv/banyan/1 --output all.banyan && banyan load all.banyan\n"
         "  banyan recover --data /srv/banyan/0,/srv/banyan/1 --index orders --output orders.banyan\n"
+        "  banyan recover --data /srv/banyan/0,/srv/banyan/2 --lost 1\n"
         "  banyan recover --memory 127.0.0.1:7100,127.0.0.1:7101\n"
         "  banyan recover --memory 127.0.0.1:7100 --compute 3 --accept-loss\n"
         "  banyan recover --memory unix:/run/banyan/memory.sock --json\n\n"
-        "Exit status: 0 when nothing of a log is lost, or its loss was accepted; 3 when something is; 1 when "
+        "Exit status: 0 when nothing of a log is lost, or its loss was accepted; 3 when something is, or may be; 1 when "
         "the logs could not be read, or a loss could not be accepted; 2 when a setting makes no sense.",
 };
 
@@ -452,14 +460,16 @@ int command_recover(int argc, char **argv)
     int result = COMMAND_FAILED;
     int status = settings_read(&command, &recover.settings, argc, argv, NULL, &error);
     log_set_level((enum log_level)recover.settings.log_level);
-    if (!status && (recover.settings.data || recover.settings.output)) {
+    if (!status && (recover.settings.data || recover.settings.output || recover.settings.lost)) {
         const struct recover_disk_settings disk = {.directories = recover.settings.data,
                                                    .output = recover.settings.output,
                                                    .index = recover.settings.index,
+                                                   .lost = recover.settings.lost,
                                                    .accept_loss = recover.settings.accept_loss,
                                                    .json = recover.settings.json};
-        status = recover_disk(&disk, &error);
-        result = status ? result : COMMAND_OK;
+        bool doubtful;
+        status = recover_disk(&disk, &doubtful, &error);
+        result = status ? result : doubtful ? RECOVER_CORRUPT : COMMAND_OK;
     } else if (!status) {
         recover.json = recover.settings.json ? json_array() : NULL;
         status = cluster_session_open(&recover.cluster, &recover.settings.fabric, "banyan recover", &error);

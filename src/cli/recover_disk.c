@@ -11,11 +11,12 @@
 #include "archive/archive.h"
 #include "base/clock.h"
 #include "cli/output_file.h"
+#include "cli/recover_lost.h"
 #include "cli/recover_names.h"
 #include "disk/manifest.h"
 #include "persist/checkpoint.h"
 
-#define DIRECTORIES_MAX 64u
+#define DIRECTORIES_MAX RECOVER_NODES_MAX
 #define INDEXES_MAX     65536u
 
 struct directory {
@@ -39,6 +40,7 @@ struct recovery {
     uint64_t *keys, *bytes; /* owned: [INDEXES_MAX] */
     uint64_t lost;
     uint16_t index; /* whose keys are written */
+    struct recover_lost gone;
 };
 
 /* ---- the directories ---- */
@@ -49,13 +51,17 @@ static int directory_open(struct directory *directory, struct error *error)
     struct manifest prepared;
     struct stat there;
     if (stat(directory->path, &there) || !S_ISDIR(there.st_mode)) /* opening would make it */
-        return error_set(error, BANYAN_EINVAL, "data: there is no directory %.200s", directory->path);
+        return error_set(error, BANYAN_EINVAL,
+                         "data: there is no directory %.200s. If that memory node's disk is lost, leave it out, "
+                         "and give the memory node's number with --lost",
+                         directory->path);
     int status = disk_real_open(&directory->disk, directory->path, &options, error);
     if (!status)
         status = manifest_read(directory->disk, &directory->manifest, error);
     if (status == BANYAN_ENOTFOUND)
         return error_set(error, BANYAN_EINVAL,
-                         "data: %.200s has no manifest: no memory node with a journal was formatted there",
+                         "data: %.200s has no manifest: no memory node with a journal was formatted there. If its "
+                         "files are lost, leave it out, and give the memory node's number with --lost",
                          directory->path);
     if (status)
         return status;
@@ -87,11 +93,11 @@ static int directories_open(struct recovery *recovery, struct error *error)
     return status;
 }
 
-/* All of one cluster, each once; and none is missing, since what that one has is nowhere else. */
+/* All of one cluster, each once; and those that are missing are known to be lost. */
 static int directories_check(struct recovery *recovery, struct error *error)
 {
     const struct manifest *first = &recovery->directories[0].manifest;
-    uint32_t there = 0;
+    bool given[DIRECTORIES_MAX] = {false};
     for (uint16_t i = 0; i < recovery->count; i++) {
         const struct directory *directory = &recovery->directories[i];
         const struct manifest *manifest = &directory->manifest;
@@ -108,14 +114,10 @@ static int directories_check(struct recovery *recovery, struct error *error)
                              "data: %.200s is of memory node %u; at most %u have journals", directory->path,
                              (unsigned)manifest->node, DIRECTORIES_MAX);
         recovery->disks[manifest->node] = directory->disk;
-        there++;
+        given[manifest->node] = true;
     }
-    if (there < first->nodes && !recovery->settings->accept_loss)
-        return error_set(error, BANYAN_EINVAL,
-                         "data: the cluster has %u memory nodes, and %u directories are given: what the "
-                         "others have is nowhere else. --accept-loss goes on without it",
-                         (unsigned)first->nodes, (unsigned)there);
-    return 0;
+    return recover_lost_read(&recovery->gone, recovery->settings->lost, first->nodes, given,
+                             recovery->settings->accept_loss, error);
 }
 
 /* ---- the journals ---- */
@@ -131,7 +133,7 @@ static void tell_part(void *context, const char *why)
 {
     struct recovery *recovery = context;
     recovery->lost++;
-    fprintf(stderr, "LOST: %s\n", why);
+    recover_lost_tell(&recovery->gone, "LOST: %s", why);
 }
 
 /* P13. */
@@ -140,7 +142,9 @@ static int checkpoint_open(struct recovery *recovery, struct error *error)
     struct persist_checkpoint_claim claims[DIRECTORIES_MAX];
     struct persist_checkpoint_source source = {.disks = recovery->disks,
                                                .count = DIRECTORIES_MAX,
-                                               .lost = recovery->settings->accept_loss ? tell_part : NULL,
+                                               .lost = recovery->settings->accept_loss || recovery->gone.count
+                                                           ? tell_part
+                                                           : NULL,
                                                .context = recovery};
     for (uint16_t i = 0; i < recovery->count; i++) {
         const struct directory *directory = &recovery->directories[i];
@@ -159,12 +163,14 @@ static int record_take(void *context, const struct journal_record *record, struc
     return persist_replay_record(recovery->replay, record, error);
 }
 
-/* Which directory is read as the n-th: that of memory node 0, which names the indexes, first. */
+/* Which directory is read as the n-th: that of memory node 0, or else of memory node 1, which name the
+ * indexes, first. */
 static uint16_t directory_turn(const struct recovery *recovery, uint16_t n)
 {
     uint16_t home = 0;
-    while (home + 1u < recovery->count && recovery->directories[home].manifest.node)
-        home++;
+    for (uint16_t i = 1; i < recovery->count; i++)
+        if (recovery->directories[i].manifest.node < recovery->directories[home].manifest.node)
+            home = i;
     return n == 0 ? home : n <= home ? (uint16_t)(n - 1) : n;
 }
 
@@ -265,7 +271,8 @@ static int tell_json(const struct recovery *recovery, const struct persist_repla
             json_array_append_new(indexes, recover_names_json(recovery->replay, (uint16_t)i,
                                                               recovery->keys[i], recovery->bytes[i]));
     json_t *all =
-        json_pack("{s:o, s:o, s:I, s:I, s:I, s:I, s:I}", "memory_nodes", nodes, "indexes", indexes,
+        json_pack("{s:o, s:o, s:O, s:I, s:I, s:I, s:I, s:I}", "memory_nodes", nodes, "indexes", indexes,
+                  "missing", recovery->gone.told,
                   "checkpoint", (json_int_t)checkpoint_number(recovery), "changes",
                   (json_int_t)stats->entries, "covered", (json_int_t)stats->covered, "without_value",
                   (json_int_t)stats->missing, "written", (json_int_t)recovery->output.written);
@@ -300,6 +307,10 @@ static void tell_text(const struct recovery *recovery, const struct persist_repl
                 checkpoint_number(recovery), stats->covered);
     fprintf(to, "%" PRIu64 " changes, %" PRIu64 " of them without their value when they were met\n",
             stats->entries, stats->missing);
+    for (uint32_t n = 0; n < RECOVER_NODES_MAX; n++)
+        if (recovery->gone.nodes[n])
+            fprintf(to, "memory node %" PRIu32 ": its disk is lost%s\n", n,
+                    recovery->gone.doubts ? "" : "; all that had two copies is there, on the others");
     if (recovery->settings->output)
         fprintf(to, "index %s is in %s\n", recover_names_text(recovery->replay, recovery->index, name),
                 recovery->settings->output);
@@ -331,17 +342,30 @@ static void recovery_end(struct recovery *recovery)
         disk_close(directory->disk);
         free(directory->path);
     }
+    json_decref(recovery->gone.told);
     free(recovery->keys);
     free(recovery->bytes);
     free(recovery);
 }
 
-int recover_disk(const struct recover_disk_settings *settings, struct error *error)
+/* Without --output it is told and no more. */
+static int doubts_accept(const struct recovery *recovery, struct error *error)
+{
+    if (!recovery->gone.doubts || recovery->settings->accept_loss || !recovery->settings->output)
+        return 0;
+    return error_set(error, BANYAN_ECORRUPT,
+                     "what is named above is missing, or may be (without --output all is told): --accept-loss "
+                     "writes the rest");
+}
+
+int recover_disk(const struct recover_disk_settings *settings, bool *doubtful, struct error *error)
 {
     struct recovery *recovery = calloc(1, sizeof *recovery);
     if (!recovery)
         return error_set(error, BANYAN_ENOMEM, "no memory to read journals");
     recovery->settings = settings;
+    recovery->gone.told = settings->json ? json_array() : NULL;
+    recovery->gone.to = settings->output ? stderr : stdout;
     recovery->keys = calloc(INDEXES_MAX, sizeof *recovery->keys);
     recovery->bytes = calloc(INDEXES_MAX, sizeof *recovery->bytes);
     int status = recovery->keys && recovery->bytes
@@ -354,11 +378,16 @@ int recover_disk(const struct recover_disk_settings *settings, struct error *err
     if (!status)
         status = journals_read(recovery, error);
     if (!status)
+        recover_lost_judge(&recovery->gone, recovery->replay);
+    if (!status)
+        status = doubts_accept(recovery, error);
+    if (!status)
         status = persist_checkpoint_all(recovery->checkpoint, recovery->replay, entry_count, recovery, error);
     if (!status && settings->output)
         status = archive_write(recovery, error);
     if (!status)
         status = tell(recovery, error);
+    *doubtful = !settings->accept_loss && recovery->gone.doubts;
     recovery_end(recovery);
     return status;
 }

@@ -190,6 +190,18 @@ static bool newer(const struct replay_key *key, const struct format_log_entry *e
     return entry->epoch != key->epoch ? entry->epoch > key->epoch : entry->sequence > key->sequence;
 }
 
+/* The key's newest entry may be one whose record is on a disk that is lost. */
+static void entry_miss(struct replay_key *key, const struct format_log_entry *entry, gaddr record)
+{
+    if (key->missed_sequence &&
+        (entry->epoch != key->missed_epoch ? entry->epoch < key->missed_epoch
+                                           : entry->sequence <= key->missed_sequence))
+        return;
+    key->missed_epoch = entry->epoch;
+    key->missed_sequence = entry->sequence;
+    key->missed_node = gaddr_node(record);
+}
+
 static int entry_take(struct persist_replay *replay, const struct format_log_entry *entry,
                       struct error *error)
 {
@@ -217,6 +229,8 @@ static int entry_take(struct persist_replay *replay, const struct format_log_ent
         status = places_find(replay, &entry->key, &value.reference, &places, &there, error);
     if (status || !there) { /* P3 */
         replay->stats.missing += !status;
+        if (!status)
+            entry_miss(key, entry, value.reference.address);
         free(places);
         return status;
     }
@@ -233,6 +247,44 @@ static int entry_take(struct persist_replay *replay, const struct format_log_ent
                : error_set(error, BANYAN_ENOMEM, "no memory for the values of a log");
 }
 
+static struct persist_replay_process *process_find(struct persist_replay *replay,
+                                                   struct fabric_process process)
+{
+    uint32_t at = replay->process_last;
+    if (at < replay->process_count && fabric_process_equal(replay->processes[at].process, process))
+        return &replay->processes[at];
+    for (at = 0; at < replay->process_count; at++)
+        if (fabric_process_equal(replay->processes[at].process, process))
+            break;
+    replay->process_last = at;
+    if (at < replay->process_count)
+        return &replay->processes[at];
+    if (at == replay->process_capacity) {
+        const uint32_t capacity = at ? 2 * at : 16;
+        struct persist_replay_process *grown = realloc(replay->processes, capacity * sizeof *grown);
+        if (!grown)
+            return NULL;
+        replay->processes = grown;
+        replay->process_capacity = capacity;
+    }
+    replay->processes[at] = (struct persist_replay_process){.process = process};
+    replay->process_count++;
+    return &replay->processes[at];
+}
+
+static int process_note(struct persist_replay *replay, const struct persist_frame *frame, struct error *error)
+{
+    struct persist_replay_process *process = process_find(replay, frame->process);
+    if (!process)
+        return error_set(error, BANYAN_ENOMEM, "no memory for the processes that have logged");
+    process->frames++;
+    process->silent |= !frame->tells;
+    process->alone |= frame->alone;
+    if (frame->view.first > process->last)
+        process->last = frame->view.first;
+    return 0;
+}
+
 static int frame_take(struct persist_replay *replay, const struct journal_record *record, struct error *error)
 {
     struct persist_frame frame;
@@ -242,6 +294,7 @@ static int frame_take(struct persist_replay *replay, const struct journal_record
     if (!persist_frame_decode(record->kind, record->bytes, record->length, &frame))
         return error_set(error, BANYAN_ECORRUPT, "a frame of a log makes no sense");
     replay->stats.frames++;
+    status = process_note(replay, &frame, error);
     while (!status && format_log_frame_next(&frame.view, &at, &entry))
         status = entry_take(replay, &entry, error);
     return status;
@@ -440,6 +493,7 @@ void persist_replay_destroy(struct persist_replay *replay)
     replay_blocks_free(replay);
     replay_indexes_free(replay);
     replay_value_free(replay);
+    free(replay->processes);
     free(replay->parts);
     free(replay->sorted);
     free(replay->header);
@@ -463,4 +517,31 @@ void persist_replay_next(struct persist_replay *replay, uint16_t disk)
 void persist_replay_stats(const struct persist_replay *replay, struct persist_replay_stats *stats)
 {
     *stats = replay->stats;
+}
+
+const struct persist_replay_process *persist_replay_process_next(const struct persist_replay *replay,
+                                                                 uint32_t *at)
+{
+    return *at < replay->process_count ? &replay->processes[(*at)++] : NULL;
+}
+
+static bool key_missed(const struct replay_key *key, const bool *lost, uint16_t count)
+{
+    return key->missed_sequence && key->missed_node < count && lost[key->missed_node] &&
+           (key->missed_epoch != key->epoch ? key->missed_epoch > key->epoch
+                                            : key->missed_sequence > key->sequence);
+}
+
+uint64_t persist_replay_missed(const struct persist_replay *replay, const bool *lost, uint16_t count,
+                               struct persist_replay_key *first)
+{
+    uint64_t missed = 0;
+    for (uint64_t i = 0; i < replay->capacity; i++)
+        for (const struct replay_key *key = replay->buckets[i]; key; key = key->chain)
+            if (key_missed(key, lost, count) && !missed++)
+                *first = (struct persist_replay_key){.index = key->index,
+                                                     .key = key->key,
+                                                     .key_length = key->length,
+                                                     .present = key->sequence && key->present};
+    return missed;
 }

@@ -64,4 +64,21 @@ int persist_replay_all(struct persist_replay *replay, persist_replay_visit *visi
                        struct error *error);
 void persist_replay_stats(const struct persist_replay *replay, struct persist_replay_stats *stats);
 
+/* ---- where a memory node's disk is lost (P16); when all journals that are left were read ---- */
+
+/* A process of which the journals have frames. */
+struct persist_replay_process {
+    struct fabric_process process;
+    uint64_t frames, last; /* last: the greatest sequence of a frame's first entry */
+    bool silent; /* of an earlier release: it does not say whether its frames have two copies */
+    bool alone;  /* it has written frames of one copy, which may have stood on the lost disk alone */
+};
+/* The next one, from *at 0 on; NULL: none. */
+const struct persist_replay_process *persist_replay_process_next(const struct persist_replay *replay,
+                                                                 uint32_t *at);
+/* Keys whose newest change names a record on a memory node without a journal (`lost`, by number), and that
+ * nobody carried: they have an older value, or none. *first: one of them, or what it was. */
+uint64_t persist_replay_missed(const struct persist_replay *replay, const bool *lost, uint16_t count,
+                               struct persist_replay_key *first);
+
 #endif

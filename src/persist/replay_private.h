@@ -27,6 +27,10 @@ struct replay_block {
 struct replay_key {
     struct replay_key *chain;
     uint64_t hash, epoch, sequence; /* sequence 0: no entry was taken yet */
+    /* The newest entry whose record was not there when it was read; sequence 0: none. And that record's
+     * memory node. */
+    uint64_t missed_epoch, missed_sequence;
+    uint16_t missed_node;
     struct replay_place *places; /* owned: of the record, then of its pieces; or of the value's parts; NULL:
                                     the value is short */
     uint16_t index, length;
@@ -75,6 +79,8 @@ struct persist_replay {
     uint64_t part_bytes;
     struct replay_block *blocks; /* owned: open addressing */
     uint64_t block_count, block_capacity;
+    struct persist_replay_process *processes; /* owned */
+    uint32_t process_count, process_capacity, process_last; /* last: that was met last */
     struct replay_index **indexes; /* owned: [REPLAY_INDEXES], by number; NULL: none was named */
     uint8_t *header;               /* owned: FORMAT_RECORD_HEADER_MAX */
     uint8_t *bytes;                /* owned: of the value that is told */

@@ -150,7 +150,7 @@ void scene_open(struct scene *scene)
     current = scene;
 }
 
-static void remove_folder(const char *folder)
+void process_remove_folder(const char *folder)
 {
     pid_t child = fork();
     if (child == 0) {
@@ -172,7 +172,7 @@ void scene_close(struct scene *scene)
             close(scene->processes[i].output);
     current = NULL;
     if (!getenv("BANYAN_KEEP"))
-        remove_folder(scene->folder);
+        process_remove_folder(scene->folder);
     scene->count = 0;
 }
 

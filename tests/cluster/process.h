@@ -41,6 +41,8 @@ struct process_result {
 
 void scene_open(struct scene *scene);
 void scene_close(struct scene *scene);
+/* A directory with all that is in it. */
+void process_remove_folder(const char *folder);
 /* For cmocka: each test has a scene of its own, in *state. */
 int scene_set_up(void **state);
 int scene_tear_down(void **state);

@@ -2,9 +2,11 @@
  * test_power.c - power is lost: all processes of a cluster are killed at full load, and the memory nodes'
  * pools are gone. What their journals have is read back with `banyan recover`, loaded into a new cluster, and
  * judged: at disk-always nothing that was acknowledged is missing, at disk-second each key has a value that
- * it had at the last sync or later, and in both nothing is there that was never written. (The page cache
+ * it had at the last sync or later, and in both nothing is there that was never written. Where everything has
+ * two copies (--log-copies 2, --copies 2), one memory node's whole directory is gone as well, another one each
+ * time, and still nothing is missing. (The page cache
  * outlives a kill, so that nothing is called safe before its sync is for test_disk.c to show.) Without
- * arguments the short form; a soak gives some: test_power ROUNDS SEED
+ * arguments the short form; a soak gives some: test_power ROUNDS SEED [lost]
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -19,17 +21,22 @@
 
 #include "base/random.h"
 #include "cluster/load.h"
+#include "cluster/model.h"
 #include "cluster/process.h"
 #include "cluster/talk.h"
 
-#define NODES    2u
+#define NODES    2u /* or one more */
+#define NODES_MAX 3u
 #define COMPUTES 2u
 
 struct run {
     struct scene scene;
     struct random random;
     const char *level, *memory;
-    struct process *nodes[NODES], *computes[COMPUTES];
+    unsigned node_count;
+    bool twice; /* two copies of everything, and a disk less at each loss of power */
+    unsigned lost; /* the memory node without a disk; NODES_MAX: none */
+    struct process *nodes[NODES_MAX], *computes[COMPUTES];
     struct process *first; /* the compute node that was there first, and stays */
     struct process *saver; /* makes checkpoints */
     unsigned saves, saves_killed, restarts;
@@ -48,7 +55,7 @@ static const char *directory(const struct run *run, unsigned life, unsigned node
 
 static void node_start(struct run *run, unsigned node)
 {
-    static const char *const names[NODES] = {"memory-0", "memory-1"};
+    static const char *const names[NODES_MAX] = {"memory-0", "memory-1", "memory-2"};
     const char *const *arguments = ARGUMENTS(
         "memory", "--listen", text_of("unix:%s", scene_path(&run->scene, "m%u.sock", node)), "--size", "160M",
         "--http", "127.0.0.1:0", "--data", directory(run, run->life, node), "--durability", run->level);
@@ -60,10 +67,12 @@ static void node_start(struct run *run, unsigned node)
 
 static void memory_start(struct run *run)
 {
-    for (unsigned i = 0; i < NODES; i++)
+    const char *list = keep("");
+    for (unsigned i = 0; i < run->node_count; i++) {
         node_start(run, i);
-    run->memory = keep(
-        text_of("unix:%s,unix:%s", scene_path(&run->scene, "m0.sock"), scene_path(&run->scene, "m1.sock")));
+        list = keep(text_of("%s%sunix:%s", list, i ? "," : "", scene_path(&run->scene, "m%u.sock", i)));
+    }
+    run->memory = list;
 }
 
 static void compute_start(struct run *run, struct process **process, const char *name, const char *socket,
@@ -72,7 +81,8 @@ static void compute_start(struct run *run, struct process **process, const char 
     const char *const *arguments =
         ARGUMENTS("compute", "--memory", run->memory, "--listen",
                   text_of("unix:%s", scene_path(&run->scene, "%s", socket)), "--threads", "2", "--copy",
-                  "--log", "auto", "--idle-timeout", "0", format ? "--format" : NULL);
+                  "--log", "auto", "--log-copies", run->twice ? "2" : "1", "--idle-timeout", "0",
+                  format ? "--format" : NULL);
     if (*process)
         process_restart(&run->scene, *process, arguments);
     else
@@ -101,7 +111,8 @@ static void save_begin(struct run *run)
     if (!run->saver)
         run->saver = process_place(&run->scene, "save");
     process_spawn(&run->scene, run->saver,
-                  ARGUMENTS("save", "--memory", run->memory, "--copy", "--part-bytes", "4K"));
+                  ARGUMENTS("save", "--memory", run->memory, "--copy", "--part-bytes", "4K", "--copies",
+                            run->twice ? "2" : "1"));
 }
 
 static void save_end(struct run *run, bool killed)
@@ -127,8 +138,9 @@ static void memory_restart(struct run *run, unsigned node)
 static void disturb(struct run *run, struct load *load)
 {
     for (uint64_t deeds = 1 + random_below(&run->random, 4); deeds > 0; deeds--) {
-        if (random_below(&run->random, 3) == 0)
-            memory_restart(run, (unsigned)random_below(&run->random, NODES));
+        /* While a memory node is away what is written has one copy, and may be lost with that. */
+        if (random_below(&run->random, 3) == 0 && !run->twice)
+            memory_restart(run, (unsigned)random_below(&run->random, run->node_count));
         load_advance(load, random_below(&run->random, 100));
         save_begin(run);
         if (random_below(&run->random, 2)) {
@@ -142,23 +154,34 @@ static void disturb(struct run *run, struct load *load)
 
 static void power_off(struct run *run)
 {
-    struct process *const all[] = {run->computes[0], run->nodes[0], run->computes[1], run->nodes[1],
-                                   run->first};
-    for (unsigned i = 0; i < 5; i++)
-        process_signal(all[i], SIGKILL);
-    for (unsigned i = 0; i < 5; i++)
+    struct process *all[COMPUTES + 1 + NODES_MAX] = {run->computes[0], run->computes[1], run->first};
+    const unsigned count = COMPUTES + 1 + run->node_count;
+    for (unsigned i = 0; i < run->node_count; i++)
+        all[COMPUTES + 1 + i] = run->nodes[i];
+    for (unsigned i = count; i > 0; i--)
+        process_signal(all[i - 1], SIGKILL);
+    for (unsigned i = 0; i < count; i++)
         process_wait(all[i]);
     save_end(run, true); /* one that was under way */
-    for (unsigned i = 0; i < NODES; i++)
+    for (unsigned i = 0; i < run->node_count; i++)
         if (unlink(text_of("%s/pool", directory(run, run->life, i))))
             fail_hard("there was no pool");
+    if (run->twice) {
+        run->lost = run->life % run->node_count;
+        process_remove_folder(directory(run, run->life, run->lost));
+    }
 }
 
 /* ---- recovery ---- */
 
+/* All directories that are left. */
 static const char *both(const struct run *run, unsigned life)
 {
-    return text_of("%s,%s", directory(run, life, 0), directory(run, life, 1));
+    const char *list = keep("");
+    for (unsigned i = 0; i < run->node_count; i++)
+        if (i != run->lost)
+            list = keep(text_of("%s%s%s", list, *list ? "," : "", directory(run, life, i)));
+    return list;
 }
 
 static void run_good(struct run *run, const char *const *arguments)
@@ -168,19 +191,30 @@ static void run_good(struct run *run, const char *const *arguments)
         fail_hard("%s ended with %d: %s%s", arguments[0], result.code, result.output, result.error);
 }
 
+/* `file` NULL: it is only told what is there. */
+static void recover_run(struct run *run, const char *file)
+{
+    const char *data = both(run, run->life), *lost = keep(text_of("%u", run->lost));
+    if (run->lost == NODES_MAX)
+        run_good(run, ARGUMENTS("recover", "--data", data, file ? "--output" : NULL, file));
+    else
+        run_good(run, ARGUMENTS("recover", "--data", data, "--lost", lost, file ? "--output" : NULL, file));
+}
+
 /* Before its clients find it where the old one was, the new cluster has what the journals have. */
 static void recover(struct run *run)
 {
     const char *file = keep(scene_path(&run->scene, "recovered-%u", run->life));
     const uint64_t began = now_ns();
-    run_good(run, ARGUMENTS("recover", "--data", both(run, run->life)));
+    recover_run(run, NULL);
     if (!strstr(result.output, "changes"))
         fail_hard("recover tells: %s", result.output);
     printf("%s", result.output);
-    run_good(run, ARGUMENTS("recover", "--data", both(run, run->life), "--output", file));
+    recover_run(run, file);
     const uint64_t took = now_ns() - began;
     run->longest_recovery = took > run->longest_recovery ? took : run->longest_recovery;
     run->life++;
+    run->lost = NODES_MAX;
     cluster_start(run);
     run_good(run, ARGUMENTS("load", "--to", address_text(run->first, 0), file));
     unlink(file);
@@ -188,13 +222,16 @@ static void recover(struct run *run)
 
 /* ---- a run ---- */
 
-static struct run *run_begin(const char *level)
+static struct run *run_begin(const char *level, bool twice, unsigned nodes)
 {
     struct run *run = calloc(1, sizeof *run);
     if (!run)
         fail_hard("no memory");
     scene_open(&run->scene);
     run->level = level;
+    run->twice = twice;
+    run->node_count = nodes;
+    run->lost = NODES_MAX;
     cluster_start(run);
     return run;
 }
@@ -208,11 +245,13 @@ static void run_passed(struct run *run)
 
 /* ---- disk-always ---- */
 
-static void always(unsigned rounds, uint64_t seed)
+static void always(unsigned rounds, uint64_t seed, bool twice, unsigned nodes)
 {
-    struct run *run = run_begin("disk-always");
+    struct run *run = run_begin("disk-always", twice, nodes);
     struct load_figures figures[LOAD_SERVERS] = {0};
     random_seed(&run->random, seed);
+    if (twice)
+        model_value_limit(60u << 10); /* values in pieces have one copy */
     computes_start(run);
     const struct load_options options = {
         .servers = {process_address(run->computes[0], 0), process_address(run->computes[1], 0)},
@@ -245,7 +284,7 @@ static void always(unsigned rounds, uint64_t seed)
             fail_hard("compute node %u ended with %d", i, run->computes[i]->code);
     if (process_stop(run->first))
         fail_hard("the first compute node ended with %d", run->first->code);
-    for (unsigned i = 0; i < NODES; i++)
+    for (unsigned i = 0; i < run->node_count; i++)
         if (process_stop(run->nodes[i]))
             fail_hard("memory node %u ended with %d", i, run->nodes[i]->code);
     run_passed(run);
@@ -296,7 +335,7 @@ static void set_all(redisContext *client, uint64_t value)
 /* Of each key there is a value that it had at the last sync that is known, or a later one. */
 static void second(void **state)
 {
-    struct run *run = run_begin("disk-second");
+    struct run *run = run_begin("disk-second", false, NODES);
     (void)state;
     computes_start(run);
     redisContext *writer = client_of(run->computes[0], 0);
@@ -346,6 +385,8 @@ static void what_nobody_owns(void **state)
         fail_hard("no memory");
     scene_open(&run->scene);
     run->level = "disk-always";
+    run->node_count = NODES;
+    run->lost = NODES_MAX;
     memory_start(run);
     none = none_start(run, "none", "300", true);
     redisContext *client = client_of(none, 0);
@@ -409,7 +450,7 @@ static void what_nobody_owns(void **state)
  */
 static void refusals(void **state)
 {
-    struct run *run = run_begin("disk-second");
+    struct run *run = run_begin("disk-second", false, NODES);
     (void)state;
     process_run(&run->scene, NULL,
                 ARGUMENTS("compute", "--memory", run->memory, "--listen",
@@ -445,16 +486,26 @@ static void refusals(void **state)
 static void acknowledged_writes(void **state)
 {
     (void)state;
-    always(2, 1);
+    always(2, 1, false, NODES);
 }
+
+static void a_disk_is_lost(void **state)
+{
+    (void)state;
+    always(3, 1, true, NODES_MAX);
+}
+
 
 int main(int count, char **arguments)
 {
     if (count >= 3) {
-        always((unsigned)strtoul(arguments[1], NULL, 10), strtoull(arguments[2], NULL, 10));
+        const bool lost = count > 3 && !strcmp(arguments[3], "lost");
+        const uint64_t seed = strtoull(arguments[2], NULL, 10);
+        always((unsigned)strtoul(arguments[1], NULL, 10), seed, lost, lost ? NODES + seed % 2 : NODES);
         return 0;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(acknowledged_writes), cmocka_unit_test(second),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(acknowledged_writes), cmocka_unit_test(a_disk_is_lost),
+                                       cmocka_unit_test(second),
                                        cmocka_unit_test(what_nobody_owns), cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
