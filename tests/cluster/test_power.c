@@ -483,6 +483,52 @@ static void refusals(void **state)
     run_passed(run);
 }
 
+static void run_refused(struct run *run, const char *const *arguments, int code, const char *why)
+{
+    process_run(&run->scene, NULL, arguments, &result);
+    assert_int_equal(result.code, code);
+    if (!strstr(result.output, why) && !strstr(result.error, why))
+        fail_hard("%s told: %s%s", why, result.output, result.error);
+}
+
+/* With one copy nobody knows what the lost disk had: that is told, and nothing is written before it is
+ * accepted. */
+static void what_had_one_copy(void **state)
+{
+    struct run *run = run_begin("disk-always", false, NODES);
+    (void)state;
+    redisContext *client = client_of(run->first, 0);
+    for (unsigned i = 0; i < 64; i++)
+        assert_string_equal(ask(client, "SET key-%u %0900d", i, (int)i), "OK");
+    save_begin(run);
+    save_end(run, false);
+    assert_string_equal(ask(client, "SET after save"), "OK");
+    redisFree(client);
+    if (process_stop(run->first) || process_stop(run->nodes[0]) || process_stop(run->nodes[1]))
+        fail_hard("something ended badly");
+    const char *file = keep(scene_path(&run->scene, "rest.banyan"));
+    unsigned alone = 0;
+    for (unsigned lost = 0; lost < NODES; lost++) {
+        const char *data = keep(directory(run, 0, !lost)), *number = lost ? "1" : "0";
+        run_refused(run, ARGUMENTS("recover", "--data", data), 2, keep(text_of("--lost %s", number)));
+        run_refused(run, ARGUMENTS("recover", "--data", data, "--lost", number), 3, "LOST: part ");
+        alone += strstr(result.output, "has written changes with one copy") != NULL;
+        run_refused(run, ARGUMENTS("recover", "--data", data, "--lost", number, "--output", file), 1,
+                    "--accept-loss writes the rest");
+        assert_int_not_equal(access(file, F_OK), 0);
+        run_good(run, ARGUMENTS("recover", "--data", data, "--lost", number, "--output", file, "--accept-loss"));
+        assert_int_equal(access(file, F_OK), 0);
+        unlink(file);
+        run_refused(run, ARGUMENTS("recover", "--data", data, "--lost", number, "--json"), 3, "\"missing\"");
+    }
+    assert_true(alone > 0); /* of the memory node that has the last change */
+    run_refused(run, ARGUMENTS("recover", "--data", keep(both(run, 0)), "--lost", "1"), 2,
+                "the directory of memory node 1 is given");
+    run_refused(run, ARGUMENTS("recover", "--data", keep(directory(run, 0, 0)), "--lost", "2"), 2,
+                "are no numbers of memory nodes");
+    run_passed(run);
+}
+
 static void acknowledged_writes(void **state)
 {
     (void)state;
@@ -492,7 +538,7 @@ static void acknowledged_writes(void **state)
 static void a_disk_is_lost(void **state)
 {
     (void)state;
-    always(3, 1, true, NODES_MAX);
+    always(2, 1, true, NODES);
 }
 
 
@@ -505,6 +551,7 @@ int main(int count, char **arguments)
         return 0;
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(acknowledged_writes), cmocka_unit_test(a_disk_is_lost),
+                                       cmocka_unit_test(what_had_one_copy),
                                        cmocka_unit_test(second),
                                        cmocka_unit_test(what_nobody_owns), cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);

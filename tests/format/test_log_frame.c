@@ -262,10 +262,63 @@ static void test_frame_impossible(void **state)
                      FORMAT_LOG_NOTHING);
 }
 
+/* Records of any lengths, longer than a carrier, come back in parts that follow each other; no flipped bit is
+ * believed; and the frame behind them is none of theirs. */
+static void test_carriers(void **state)
+{
+    static uint8_t segment_bytes[512 << 10], carried[512 << 10], record[90000];
+    const uint32_t lengths[] = {1, 60, 63, 64, 65, 1000, 65300, 65448, 65449, 65536, 90000};
+    const struct format_log_segment segment = {.nonce = NONCE, .size = sizeof segment_bytes};
+    struct format_log_carriers counted = {.bytes = NULL}, made = {.bytes = carried};
+    uint32_t at = FORMAT_LOG_BLOCK, done = 0, offset = 0;
+    (void)state;
+    for (uint32_t i = 0; i < sizeof record; i++)
+        record[i] = (uint8_t)(i * 7 + i / 251);
+    for (uint32_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        format_log_carriers_add(&counted, gaddr_make(1, 64 * (i + 1)), NULL, lengths[i]);
+        format_log_carriers_add(&made, gaddr_make(1, 64 * (i + 1)), record, lengths[i]);
+    }
+    const uint32_t bytes = format_log_carriers_end(&counted);
+    assert_int_equal(bytes, format_log_carriers_end(&made));
+    assert_int_equal(bytes % FORMAT_LOG_BLOCK, 0);
+    format_log_carriers_seal(&made, NONCE, FORMAT_LOG_BLOCK, FORMAT_LOG_BLOCK, 77);
+    memcpy(segment_bytes + FORMAT_LOG_BLOCK, carried, bytes);
+    while (at < FORMAT_LOG_BLOCK + bytes) {
+        struct format_log_view view;
+        struct format_log_part part;
+        uint32_t in = 0;
+        assert_int_equal(format_log_frame_find(&segment, segment_bytes, at, &view), FORMAT_LOG_WHOLE);
+        assert_int_equal(view.count + view.length, 0);
+        assert_int_equal(view.first, 77);
+        assert_true(view.parts && view.bytes <= FORMAT_LOG_FRAME_MAX);
+        while (format_log_part_next(&view, &in, &part)) {
+            assert_int_equal(part.address, gaddr_make(1, 64 * (done + 1)));
+            assert_int_equal(part.offset, offset);
+            assert_int_equal(part.whole, lengths[done]);
+            assert_memory_equal(part.bytes, record + offset, part.length);
+            offset += part.length;
+            if (offset == lengths[done]) {
+                done++;
+                offset = 0;
+            }
+        }
+        assert_int_equal(in, view.parts_bytes);
+        segment_bytes[at + 64 + in / 2] ^= 4;
+        assert_int_equal(format_log_frame_find(&segment, segment_bytes, at, &view), FORMAT_LOG_TORN);
+        for (uint32_t byte = 0; byte < FORMAT_LOG_FRAME_BYTES; byte++) {
+            segment_bytes[at + byte] ^= 1;
+            assert_int_not_equal(format_log_frame_find(&segment, segment_bytes, at, &view), FORMAT_LOG_WHOLE);
+            segment_bytes[at + byte] ^= 1;
+        }
+        at += view.bytes;
+    }
+    assert_int_equal(done, sizeof lengths / sizeof *lengths);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_entries),          cmocka_unit_test(test_frame_lengths),
+        cmocka_unit_test(test_carriers), cmocka_unit_test(test_entries),          cmocka_unit_test(test_frame_lengths),
         cmocka_unit_test(test_far_sequences),    cmocka_unit_test(test_entries_impossible),
         cmocka_unit_test(test_frame_impossible), cmocka_unit_test(test_other_copy),
     };

@@ -17,7 +17,8 @@ static struct processes world;
 struct disks {
     struct process *process;
     unsigned asked[PROCESSES_NODES_MAX];
-    int status; /* what they answer */
+    int status;                       /* what they answer */
+    int statuses[PROCESSES_NODES_MAX]; /* what one of them answers, if that is not 0 */
     /* Of the stream that was asked about last: where it ends, and frames that are under way there. */
     uint32_t tail;
     bool flying;
@@ -30,7 +31,7 @@ static int disks_persist(void *context, uint16_t node)
     disks->asked[node]++;
     disks->tail = stream->current ? stream->current->tail : 0;
     disks->flying = stream->flights != NULL;
-    return disks->status;
+    return disks->statuses[node] ? disks->statuses[node] : disks->status;
 }
 
 static unsigned asked(const struct disks *disks)
@@ -76,6 +77,44 @@ static void a_commit_waits_for_the_disk(void **state)
     log_stats(process->log, &stats);
     assert_int_equal(stats.persists, 20);
     assert_int_equal(stats.unsafe, 0);
+    processes_close(&world);
+}
+
+/* P5 and L8. Both disks are asked, in one wait. A second one that has failed leaves the write with one copy,
+ * and frames say so from then on; one without room holds writers back. */
+static void both_disks_are_asked(void **state)
+{
+    struct disks disks;
+    struct log_stats stats;
+    (void)state;
+    processes_open(&world, 2, 0);
+    world.options.copies = 2;
+    struct process *process = process_start(&world);
+    disks = (struct disks){.process = process};
+    process_own(&world, process);
+    heirs_end(&world, process);
+    process_kept(process, FABRIC_KEPT_ON_DISK_ALWAYS, disks_persist, &disks);
+    const struct fabric_cost *cost = &tree_session_stats(process->session)->cost;
+    process_check(process, process_put(process, 0, 1)); /* opens the streams */
+    for (unsigned i = 1; i < 10; i++) {
+        const uint64_t trips = cost->round_trips;
+        const unsigned first = disks.asked[0], second = disks.asked[1];
+        process_check(process, process_put(process, i, 1000 + i));
+        assert_int_equal(disks.asked[0], first + 1);
+        assert_int_equal(disks.asked[1], second + 1);
+        assert_int_equal(cost->round_trips, trips + 2); /* both lists, and both disks */
+    }
+    assert_false(process->log->alone);
+    const unsigned home = process->log->lane.batches[0].frames[0].places[0].stream ? 0 : 1;
+    disks.statuses[!home] = BANYAN_ENOSPC;
+    assert_int_equal(process_put(process, 20, 1), BANYAN_EUNKNOWN);
+    disks.statuses[!home] = BANYAN_EUNKNOWN;
+    process_check(process, process_put(process, 21, 1));
+    log_stats(process->log, &stats);
+    assert_true(stats.degraded > 0);
+    assert_true(process->log->alone);
+    disks.statuses[!home] = 0;
+    process_check(process, process_put(process, 20, 2));
     processes_close(&world);
 }
 
@@ -183,6 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_commit_waits_for_the_disk), cmocka_unit_test(a_commit_waits_for_no_second),
+        cmocka_unit_test(both_disks_are_asked),
         cmocka_unit_test(a_disk_that_refuses),         cmocka_unit_test(segments_wait_for_the_disk),
         cmocka_unit_test(what_is_given_back),
     };
