@@ -498,8 +498,12 @@ static void what_had_one_copy(void **state)
     struct run *run = run_begin("disk-always", false, NODES);
     (void)state;
     redisContext *client = client_of(run->first, 0);
-    for (unsigned i = 0; i < 64; i++)
-        assert_string_equal(ask(client, "SET key-%u %0900d", i, (int)i), "OK");
+    for (unsigned i = 0; i < 64; i++) { /* what does not get shorter in a checkpoint */
+        char value[900] = "";
+        for (size_t at = 0; at + 17 < sizeof value; at += 16)
+            snprintf(value + at, 17, "%016" PRIx64, random_mix(i * 1000 + at));
+        assert_string_equal(ask(client, "SET key-%u %s", i, value), "OK");
+    }
     save_begin(run);
     save_end(run, false);
     assert_string_equal(ask(client, "SET after save"), "OK");
@@ -507,11 +511,12 @@ static void what_had_one_copy(void **state)
     if (process_stop(run->first) || process_stop(run->nodes[0]) || process_stop(run->nodes[1]))
         fail_hard("something ended badly");
     const char *file = keep(scene_path(&run->scene, "rest.banyan"));
-    unsigned alone = 0;
+    unsigned alone = 0, parts = 0;
     for (unsigned lost = 0; lost < NODES; lost++) {
         const char *data = keep(directory(run, 0, !lost)), *number = lost ? "1" : "0";
         run_refused(run, ARGUMENTS("recover", "--data", data), 2, keep(text_of("--lost %s", number)));
-        run_refused(run, ARGUMENTS("recover", "--data", data, "--lost", number), 3, "LOST: part ");
+        run_refused(run, ARGUMENTS("recover", "--data", data, "--lost", number), 3, "disk is lost");
+        parts += strstr(result.output, "LOST: part ") != NULL;
         alone += strstr(result.output, "has written changes with one copy") != NULL;
         run_refused(run, ARGUMENTS("recover", "--data", data, "--lost", number, "--output", file), 1,
                     "--accept-loss writes the rest");
@@ -522,6 +527,7 @@ static void what_had_one_copy(void **state)
         run_refused(run, ARGUMENTS("recover", "--data", data, "--lost", number, "--json"), 3, "\"missing\"");
     }
     assert_true(alone > 0); /* of the memory node that has the last change */
+    assert_true(parts > 0);
     run_refused(run, ARGUMENTS("recover", "--data", keep(both(run, 0)), "--lost", "1"), 2,
                 "the directory of memory node 1 is given");
     run_refused(run, ARGUMENTS("recover", "--data", keep(directory(run, 0, 0)), "--lost", "2"), 2,
