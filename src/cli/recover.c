@@ -82,7 +82,8 @@ static const struct settings_command command = {
         "  banyan recover --memory 127.0.0.1:7100,127.0.0.1:7101\n"
         "  banyan recover --memory 127.0.0.1:7100 --compute 3 --accept-loss\n"
         "  banyan recover --memory unix:/run/banyan/memory.sock --json\n\n"
-        "Exit status: 0 when nothing of a log is lost, or its loss was accepted; 3 when something is, or may be; 1 when "
+        "Exit status: 0 when nothing of a log is lost, or its loss was accepted; 3 when something is, or may "
+        "be; 1 when "
         "the logs could not be read, or a loss could not be accepted; 2 when a setting makes no sense.",
 };
 

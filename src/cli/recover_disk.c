@@ -51,18 +51,20 @@ static int directory_open(struct directory *directory, struct error *error)
     struct manifest prepared;
     struct stat there;
     if (stat(directory->path, &there) || !S_ISDIR(there.st_mode)) /* opening would make it */
-        return error_set(error, BANYAN_EINVAL,
-                         "data: there is no directory %.200s. If that memory node's disk is lost, leave it out, "
-                         "and give the memory node's number with --lost",
-                         directory->path);
+        return error_set(
+            error, BANYAN_EINVAL,
+            "data: there is no directory %.200s. If that memory node's disk is lost, leave it out, "
+            "and give the memory node's number with --lost",
+            directory->path);
     int status = disk_real_open(&directory->disk, directory->path, &options, error);
     if (!status)
         status = manifest_read(directory->disk, &directory->manifest, error);
     if (status == BANYAN_ENOTFOUND)
-        return error_set(error, BANYAN_EINVAL,
-                         "data: %.200s has no manifest: no memory node with a journal was formatted there. If its "
-                         "files are lost, leave it out, and give the memory node's number with --lost",
-                         directory->path);
+        return error_set(
+            error, BANYAN_EINVAL,
+            "data: %.200s has no manifest: no memory node with a journal was formatted there. If its "
+            "files are lost, leave it out, and give the memory node's number with --lost",
+            directory->path);
     if (status)
         return status;
     status = manifest_read_prepared(directory->disk, &directory->manifest, &prepared, error);
@@ -140,12 +142,11 @@ static void tell_part(void *context, const char *why)
 static int checkpoint_open(struct recovery *recovery, struct error *error)
 {
     struct persist_checkpoint_claim claims[DIRECTORIES_MAX];
-    struct persist_checkpoint_source source = {.disks = recovery->disks,
-                                               .count = DIRECTORIES_MAX,
-                                               .lost = recovery->settings->accept_loss || recovery->gone.count
-                                                           ? tell_part
-                                                           : NULL,
-                                               .context = recovery};
+    struct persist_checkpoint_source source = {
+        .disks = recovery->disks,
+        .count = DIRECTORIES_MAX,
+        .lost = recovery->settings->accept_loss || recovery->gone.count ? tell_part : NULL,
+        .context = recovery};
     for (uint16_t i = 0; i < recovery->count; i++) {
         const struct directory *directory = &recovery->directories[i];
         claims[i] = (struct persist_checkpoint_claim){.there = true,
@@ -270,12 +271,11 @@ static int tell_json(const struct recovery *recovery, const struct persist_repla
         if (recovery->keys[i] || recover_names_live(recovery->replay, (uint16_t)i))
             json_array_append_new(indexes, recover_names_json(recovery->replay, (uint16_t)i,
                                                               recovery->keys[i], recovery->bytes[i]));
-    json_t *all =
-        json_pack("{s:o, s:o, s:O, s:I, s:I, s:I, s:I, s:I}", "memory_nodes", nodes, "indexes", indexes,
-                  "missing", recovery->gone.told,
-                  "checkpoint", (json_int_t)checkpoint_number(recovery), "changes",
-                  (json_int_t)stats->entries, "covered", (json_int_t)stats->covered, "without_value",
-                  (json_int_t)stats->missing, "written", (json_int_t)recovery->output.written);
+    json_t *all = json_pack("{s:o, s:o, s:O, s:I, s:I, s:I, s:I, s:I}", "memory_nodes", nodes, "indexes",
+                            indexes, "missing", recovery->gone.told, "checkpoint",
+                            (json_int_t)checkpoint_number(recovery), "changes", (json_int_t)stats->entries,
+                            "covered", (json_int_t)stats->covered, "without_value",
+                            (json_int_t)stats->missing, "written", (json_int_t)recovery->output.written);
     int failed = !all || json_dumpf(all, stdout, JSON_INDENT(2)) || putchar('\n') == EOF;
     json_decref(all);
     return failed;
@@ -353,9 +353,10 @@ static int doubts_accept(const struct recovery *recovery, struct error *error)
 {
     if (!recovery->gone.doubts || recovery->settings->accept_loss || !recovery->settings->output)
         return 0;
-    return error_set(error, BANYAN_ECORRUPT,
-                     "what is named above is missing, or may be (without --output all is told): --accept-loss "
-                     "writes the rest");
+    return error_set(
+        error, BANYAN_ECORRUPT,
+        "what is named above is missing, or may be (without --output all is told): --accept-loss "
+        "writes the rest");
 }
 
 int recover_disk(const struct recover_disk_settings *settings, bool *doubtful, struct error *error)

@@ -16,8 +16,8 @@ static int list_read(struct recover_lost *lost, const char *text, uint32_t nodes
         const unsigned long node = strtoul(text, &end, 10);
         if (end == text || (*end && *end != ',') || node >= nodes || node >= RECOVER_NODES_MAX)
             return error_set(error, BANYAN_EINVAL,
-                             "lost: '%.100s' are no numbers of memory nodes; the cluster has 0 to %" PRIu32, text,
-                             nodes - 1);
+                             "lost: '%.100s' are no numbers of memory nodes; the cluster has 0 to %" PRIu32,
+                             text, nodes - 1);
         lost->count += !lost->nodes[node];
         lost->nodes[node] = true;
         text = *end ? end + 1 : end;
@@ -67,17 +67,19 @@ static void processes_judge(struct recover_lost *lost, const struct persist_repl
     const struct persist_replay_process *process;
     for (uint32_t at = 0; (process = persist_replay_process_next(replay, &at));) {
         if (process->silent)
-            recover_lost_tell(lost,
-                              "MAY BE MISSING: compute node %u (instance %" PRIx64
-                              ") logged with an earlier release, which does not say whether its changes had two "
-                              "copies",
-                              (unsigned)process->process.compute_id, process->process.instance);
+            recover_lost_tell(
+                lost,
+                "MAY BE MISSING: compute node %u (instance %" PRIx64
+                ") logged with an earlier release, which does not say whether its changes had two "
+                "copies",
+                (unsigned)process->process.compute_id, process->process.instance);
         else if (process->alone)
-            recover_lost_tell(lost,
-                              "MAY BE MISSING: compute node %u (instance %" PRIx64
-                              ") has written changes with one copy (--log-copies 1, or no second memory node took "
-                              "them); those that stood on the lost disk alone are lost",
-                              (unsigned)process->process.compute_id, process->process.instance);
+            recover_lost_tell(
+                lost,
+                "MAY BE MISSING: compute node %u (instance %" PRIx64
+                ") has written changes with one copy (--log-copies 1, or no second memory node took "
+                "them); those that stood on the lost disk alone are lost",
+                (unsigned)process->process.compute_id, process->process.instance);
     }
 }
 
@@ -89,11 +91,12 @@ static void values_judge(struct recover_lost *lost, const struct persist_replay 
     if (!missed)
         return;
     ranges_key_format(first.key, first.key_length, key);
-    recover_lost_tell(lost,
-                      "LOST: the newest values of %" PRIu64
-                      " keys, whose bytes stood on the lost disk alone (values of more than 64 KiB do): they have "
-                      "older values, or none. One of them is '%s' of index %u",
-                      missed, key, (unsigned)first.index);
+    recover_lost_tell(
+        lost,
+        "LOST: the newest values of %" PRIu64
+        " keys, whose bytes stood on the lost disk alone (values of more than 64 KiB do): they have "
+        "older values, or none. One of them is '%s' of index %u",
+        missed, key, (unsigned)first.index);
 }
 
 void recover_lost_judge(struct recover_lost *lost, const struct persist_replay *replay)
@@ -102,14 +105,16 @@ void recover_lost_judge(struct recover_lost *lost, const struct persist_replay *
     if (!lost->count)
         return;
     if (lost->count > 1)
-        recover_lost_tell(lost, "MAY BE MISSING: %u disks are lost; changes whose two copies stood on two of them "
-                                "are in no journal that is left",
+        recover_lost_tell(lost,
+                          "MAY BE MISSING: %u disks are lost; changes whose two copies stood on two of them "
+                          "are in no journal that is left",
                           (unsigned)lost->count);
     for (uint32_t i = 1; i <= UINT16_MAX && !named; i++)
         named = persist_replay_index(replay, (uint16_t)i) != NULL;
     if (!named)
-        recover_lost_tell(lost, "LOST: the indexes' names, which were on the lost disk alone; the indexes have "
-                                "numbers");
+        recover_lost_tell(lost,
+                          "LOST: the indexes' names, which were on the lost disk alone; the indexes have "
+                          "numbers");
     processes_judge(lost, replay);
     values_judge(lost, replay);
 }

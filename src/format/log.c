@@ -6,16 +6,16 @@
 
 #include "base/crc32c.h"
 
-#define SEGMENT_VERSION  3u
+#define SEGMENT_VERSION   3u
 #define SEGMENT_UNTELLING 2u /* without flags in its frames; it is read still */
-#define CONTROL_VERSION  2u
-#define SEGMENT_MAGIC    0x67734c42u /* "BLsg" */
-#define CONTROL_MAGIC    0x74634c42u /* "BLct" */
-#define CONTROL_CHECKED  8u          /* the crc of a control block covers what lies from here ... */
-#define CONTROL_CRC      60u         /* ... to here */
-#define WATERMARK_SHIFT  12u
-#define WATERMARK_CHECK  ((1u << WATERMARK_SHIFT) - 1)
-#define WATERMARK_CRC_12 0x80fu /* x^12 + x^11 + x^3 + x^2 + x + 1: finds any three wrong bits of 2,047 */
+#define CONTROL_VERSION   2u
+#define SEGMENT_MAGIC     0x67734c42u /* "BLsg" */
+#define CONTROL_MAGIC     0x74634c42u /* "BLct" */
+#define CONTROL_CHECKED   8u          /* the crc of a control block covers what lies from here ... */
+#define CONTROL_CRC       60u         /* ... to here */
+#define WATERMARK_SHIFT   12u
+#define WATERMARK_CHECK   ((1u << WATERMARK_SHIFT) - 1)
+#define WATERMARK_CRC_12  0x80fu /* x^12 + x^11 + x^3 + x^2 + x + 1: finds any three wrong bits of 2,047 */
 
 static bool process_possible(struct fabric_process process)
 {

@@ -41,13 +41,13 @@
 #include "fabric/peers.h"
 #include "format/key.h"
 
-#define FORMAT_LOG_BLOCK        64u         /* what frames begin at multiples of, and a segment's header */
-#define FORMAT_LOG_SEGMENT_MAX  (8u << 20)  /* bytes */
-#define FORMAT_LOG_FRAME_MAX    (64u << 10) /* bytes, the header and the zeros at the end included */
-#define FORMAT_LOG_FRAME_BYTES  64u         /* of a frame's header */
-#define FORMAT_LOG_ENTRY_BYTES  17u         /* of an entry, beside its key and its value */
-#define FORMAT_LOG_ENTRY_MAX    (FORMAT_LOG_ENTRY_BYTES + FORMAT_KEY_MAX + FORMAT_VALUE_MAX)
-#define FORMAT_LOG_PART_BYTES   24u         /* of a part of a record, beside its bytes */
+#define FORMAT_LOG_BLOCK       64u         /* what frames begin at multiples of, and a segment's header */
+#define FORMAT_LOG_SEGMENT_MAX (8u << 20)  /* bytes */
+#define FORMAT_LOG_FRAME_MAX   (64u << 10) /* bytes, the header and the zeros at the end included */
+#define FORMAT_LOG_FRAME_BYTES 64u         /* of a frame's header */
+#define FORMAT_LOG_ENTRY_BYTES 17u         /* of an entry, beside its key and its value */
+#define FORMAT_LOG_ENTRY_MAX   (FORMAT_LOG_ENTRY_BYTES + FORMAT_KEY_MAX + FORMAT_VALUE_MAX)
+#define FORMAT_LOG_PART_BYTES  24u /* of a part of a record, beside its bytes */
 /* What carriers take before one frame, at most. */
 #define FORMAT_LOG_CARRIED_MAX  (((1u << 14) - 1) * FORMAT_LOG_BLOCK)
 #define FORMAT_LOG_SEQUENCE_MAX ((UINT64_C(1) << 52) - 1) /* 142 years of a million entries a second */

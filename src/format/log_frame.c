@@ -25,8 +25,8 @@ static uint32_t count_word(const struct format_log_frame *frame)
 {
     assert(frame->count < 1u << COUNT_BITS && frame->carried <= FORMAT_LOG_CARRIED_MAX &&
            frame->carried % FORMAT_LOG_BLOCK == 0);
-    const uint32_t flags =
-        (frame->alone ? FLAG_ALONE : 0) | frame->carried / FORMAT_LOG_BLOCK << FLAGS_CARRIED;
+    const uint32_t flags = (frame->alone ? FLAG_ALONE : 0) | frame->carried / FORMAT_LOG_BLOCK
+                                                                 << FLAGS_CARRIED;
     return frame->count | flags << COUNT_BITS;
 }
 
@@ -129,8 +129,7 @@ static void carrier_close(struct format_log_carriers *carriers)
 static uint32_t carrier_room(struct format_log_carriers *carriers)
 {
     const uint32_t least = FORMAT_LOG_PART_BYTES + FORMAT_LOG_BLOCK; /* what is worth a part */
-    if (carriers->used > carriers->open &&
-        FORMAT_LOG_FRAME_MAX - (carriers->used - carriers->open) < least)
+    if (carriers->used > carriers->open && FORMAT_LOG_FRAME_MAX - (carriers->used - carriers->open) < least)
         carrier_close(carriers);
     if (carriers->used == carriers->open)
         carriers->used += FORMAT_LOG_FRAME_BYTES;

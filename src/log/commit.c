@@ -159,6 +159,7 @@ static uint32_t commit_add(void *context, struct tree_session *session, struct u
     frame->ahead_bytes += ahead_bytes(entry);
     if (entry->record_bytes && batch->lane->carries)
         log_carry_add(frame, entry);
+    log_count(&log->stats.uncarried, entry->in_pieces && log_carries(log));
     frame->again += entry->again;
     if (entry->again)                        /* seldom: all threads look at the count */
         atomic_add_relaxed(&log->beyond, 1); /* a hint */
@@ -209,8 +210,8 @@ static int copy_reserve(struct log *log, struct tree_session *session, struct lo
         return pool_fail_memory(tree_session_pool(session));
     const uint32_t bytes = format_log_frame_bytes(&frame->frame);
     uint32_t carried = copy ? carried_bytes(log, frame, node, bytes) : 0;
-    int status = log_stream_reserve(&log->streams[node], session, carried + bytes, false,
-                                    &log->lane.patience, &frame->places[copy]);
+    int status = log_stream_reserve(&log->streams[node], session, carried + bytes, false, &log->lane.patience,
+                                    &frame->places[copy]);
     if (status == BANYAN_EINVAL && carried) {
         carried = 0;
         status = log_stream_reserve(&log->streams[node], session, bytes, false, &log->lane.patience,
@@ -219,7 +220,7 @@ static int copy_reserve(struct log *log, struct tree_session *session, struct lo
     if (!status)
         frame->places[copy].carried = carried;
     if (!status && copy && !carried && carries(log, frame, node)) {
-        log_count(&log->stats.uncarried, 1);
+        log_count(&log->stats.uncarried, frame->frame.count);
         log_alone(log);
     }
     frame->copies += !status;
@@ -276,7 +277,8 @@ static void copy_seal(struct log *log, struct log_frame *frame, uint32_t copy)
         sealed.bytes = frame->copy;
     }
     log_stream_seal(place, frame->copies > 1 ? &frame->places[!copy] : NULL, &sealed);
-    struct fabric_command *write = copy ? &frame->copied[place->carried != 0] : &frame->commands[frame->ahead];
+    struct fabric_command *write =
+        copy ? &frame->copied[place->carried != 0] : &frame->commands[frame->ahead];
     *write = pool_write_command(place->segment->pool.address + log_place_frame(place), sealed.bytes, bytes);
     if (place->carried) /* it is filled when the first list is back */
         frame->copied[0] = pool_write_command(place->segment->pool.address + place->position,
@@ -486,8 +488,7 @@ static void disks_want(struct log *log, struct log_batch *batch)
         for (uint32_t i = 0; frame->frame.count && !frame->status && i < frame->copies; i++) {
             const uint16_t node = frame->places[i].stream->node;
             batch->frames[node].asks |=
-                !frame->lists[i].status &&
-                fabric_durability(log->fabric, node) == FABRIC_KEPT_ON_DISK_ALWAYS;
+                !frame->lists[i].status && fabric_durability(log->fabric, node) == FABRIC_KEPT_ON_DISK_ALWAYS;
         }
     }
 }

@@ -16,7 +16,7 @@ struct log_copy {
     struct format_log_other other;
     uint32_t bytes;   /* of both */
     uint32_t carried; /* right before the other one: carriers, which nothing is lost with */
-    uint64_t last;  /* its greatest sequence */
+    uint64_t last;    /* its greatest sequence */
 };
 
 struct log_copies {

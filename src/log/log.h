@@ -116,10 +116,11 @@ struct log_stats {
     uint64_t cycle_longest_ns;
     uint64_t full;                                      /* writes that failed for it */
     uint64_t inherited, inherit_ns, inherit_longest_ns; /* entries that came from others' logs */
-    uint64_t degraded;                                 /* frames that have fewer copies than were asked for */
-    uint64_t carried;          /* bytes of records that second copies had before them, for a second disk */
-    uint64_t uncarried;        /* frames whose second copy did not have them, since no segment could take them */
-    uint64_t unknown, refused; /* frames */
+    uint64_t degraded;  /* frames that have fewer copies than were asked for */
+    uint64_t carried;   /* bytes of records that second copies had before them, for a second disk */
+    uint64_t uncarried; /* entries that a second disk has without their values: these lie in pieces, or no
+                           segment could take them */
+    uint64_t unknown, refused;                         /* frames */
     uint64_t persists, persist_ns, persist_longest_ns; /* waits for memory nodes' disks */
     uint64_t unsafe;  /* frames that were written, of which no disk said that it has them */
     uint64_t merging; /* 1: a cycle is under way */

@@ -356,8 +356,8 @@ int log_persist(struct log *log, struct tree_session *session, const uint16_t *n
 
 /* Whether second copies carry records: to memory nodes that copy them to their disks. */
 bool log_carries(const struct log *log);
-/* The entry, which names a record, went into the frame, with what goes ahead: what is to be carried is counted, and READ by
- * frame->commands where the entry does not bring it. */
+/* The entry, which names a record, went into the frame, with what goes ahead: what is to be carried is
+ * counted, and READ by frame->commands where the entry does not bring it. */
 void log_carry_add(struct log_frame *frame, const struct tree_logged_entry *entry);
 /* Whether the entry brings its record: else it takes a command more. */
 bool log_carry_brought(const struct tree_logged_entry *entry);

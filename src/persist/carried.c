@@ -90,8 +90,7 @@ bool persist_carried_add(struct persist_carried *carried, uint64_t instance, uin
 bool persist_carried_find(const struct persist_carried *carried, uint64_t instance, uint64_t first,
                           gaddr address, uint32_t offset, uint32_t *length, gaddr *at)
 {
-    const struct place wanted = {
-        .instance = instance, .first = first, .address = address, .offset = offset};
+    const struct place wanted = {.instance = instance, .first = first, .address = address, .offset = offset};
     if (!carried->capacity || address == GADDR_NULL)
         return false;
     const struct place *place = find(carried, &wanted);

@@ -48,7 +48,7 @@ struct persist_drain {
     struct journal *journal;
     struct segment *segments; /* owned */
     uint32_t segment_count, segment_capacity;
-    struct persist_pieces *pieces; /* owned */
+    struct persist_pieces *pieces;   /* owned */
     struct persist_carried *carried; /* owned: of this pass */
     uint64_t instance, first;        /* of the frame whose entries are looked at */
     struct persist_names *names;     /* owned; NULL: the catalogue lies elsewhere */
@@ -573,7 +573,8 @@ int persist_drain_create(struct persist_drain **drain, const struct fabric_targe
         made->record = malloc(JOURNAL_LENGTH_MAX);
         made->header = malloc(FORMAT_RECORD_HEADER_MAX);
     }
-    if (made && made->pieces && made->carried && (made->names || !named) && made->image && made->record && made->header)
+    if (made && made->pieces && made->carried && (made->names || !named) && made->image && made->record &&
+        made->header)
         return 0;
     persist_drain_destroy(made);
     *drain = NULL;

@@ -1,7 +1,7 @@
 /*
  * format.h - what the records of a journal say (disk/journal.h): owners' logs, that is frames and the blocks
  * of the pool that their entries refer to; or keys with whole values, which a server with its pools in its
- * own process writes. Pure; docs/internals/durability.md has the rules (P1 to P4, K1 to K6).
+ * own process writes. Pure; docs/internals/durability.md has the rules (P1 to P4, P16, K1 to K6).
  *
  * BLOCK, behind its 8 bytes of address: the bytes of a record's block, or of a piece's, as they lay in the
  * pool.
@@ -34,8 +34,14 @@
 #include "format/geometry.h"
 #include "format/log.h"
 
-enum persist_kind { PERSIST_BLOCK = 1, PERSIST_FRAME, PERSIST_VALUES, PERSIST_BYTES, PERSIST_INDEX,
-                    PERSIST_FRAME_TELLING };
+enum persist_kind {
+    PERSIST_BLOCK = 1,
+    PERSIST_FRAME,
+    PERSIST_VALUES,
+    PERSIST_BYTES,
+    PERSIST_INDEX,
+    PERSIST_FRAME_TELLING
+};
 
 #define PERSIST_BLOCK_HEADER 8u
 #define PERSIST_FRAME_HEADER 24u
@@ -48,7 +54,7 @@ enum persist_kind { PERSIST_BLOCK = 1, PERSIST_FRAME, PERSIST_VALUES, PERSIST_BY
 struct persist_frame {
     struct fabric_process process;
     uint16_t node;
-    bool tells, alone, twice;    /* FRAME_TELLING; alone: frames of one copy were written; twice: not this one */
+    bool tells, alone, twice; /* FRAME_TELLING; alone: frames of one copy were written; twice: not this one */
     struct format_log_view view; /* entries, length, count and first are set */
 };
 /* The kind of the record. */

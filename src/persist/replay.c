@@ -193,9 +193,8 @@ static bool newer(const struct replay_key *key, const struct format_log_entry *e
 /* The key's newest entry may be one whose record is on a disk that is lost. */
 static void entry_miss(struct replay_key *key, const struct format_log_entry *entry, gaddr record)
 {
-    if (key->missed_sequence &&
-        (entry->epoch != key->missed_epoch ? entry->epoch < key->missed_epoch
-                                           : entry->sequence <= key->missed_sequence))
+    if (key->missed_sequence && (entry->epoch != key->missed_epoch ? entry->epoch < key->missed_epoch
+                                                                   : entry->sequence <= key->missed_sequence))
         return;
     key->missed_epoch = entry->epoch;
     key->missed_sequence = entry->sequence;

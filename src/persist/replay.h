@@ -70,8 +70,8 @@ void persist_replay_stats(const struct persist_replay *replay, struct persist_re
 struct persist_replay_process {
     struct fabric_process process;
     uint64_t frames, last; /* last: the greatest sequence of a frame's first entry */
-    bool silent; /* of an earlier release: it does not say whether its frames have two copies */
-    bool alone;  /* it has written frames of one copy, which may have stood on the lost disk alone */
+    bool silent;           /* of an earlier release: it does not say whether its frames have two copies */
+    bool alone; /* it has written frames of one copy, which may have stood on the lost disk alone */
 };
 /* The next one, from *at 0 on; NULL: none. */
 const struct persist_replay_process *persist_replay_process_next(const struct persist_replay *replay,

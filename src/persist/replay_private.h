@@ -79,7 +79,7 @@ struct persist_replay {
     uint64_t part_bytes;
     struct replay_block *blocks; /* owned: open addressing */
     uint64_t block_count, block_capacity;
-    struct persist_replay_process *processes; /* owned */
+    struct persist_replay_process *processes;               /* owned */
     uint32_t process_count, process_capacity, process_last; /* last: that was met last */
     struct replay_index **indexes; /* owned: [REPLAY_INDEXES], by number; NULL: none was named */
     uint8_t *header;               /* owned: FORMAT_RECORD_HEADER_MAX */

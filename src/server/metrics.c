@@ -197,6 +197,10 @@ static void log_counters(const struct server_stats *stats, FILE *out)
             log->frames);
     counter(out, "banyan_log_written_bytes_total", "Bytes of frames, copies included.", log->bytes);
     counter(out, "banyan_log_degraded_total", "Frames with fewer copies than were asked for.", log->degraded);
+    counter(out, "banyan_log_carried_bytes_total",
+            "Bytes of records that second copies carried, for a second disk.", log->carried);
+    counter(out, "banyan_log_uncarried_total", "Changes that a second disk has without their values.",
+            log->uncarried);
     counter(out, "banyan_log_unknown_total", "Frames that may have been written or not.", log->unknown);
     counter(out, "banyan_log_refused_total", "Frames that were refused.", log->refused);
     counter(out, "banyan_log_merged_total", "Entries merged into their leaves.", log->merged);

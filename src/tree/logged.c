@@ -159,8 +159,10 @@ static void record_of(const struct logging *logging, struct tree_logged_entry *e
     struct format_value decoded;
     if (entry->value.length != FORMAT_REFERENCE_BYTES ||
         logging->tree->layout.geometry.content != FORMAT_CONTENT_STORE ||
-        !format_value_decode(entry->value.bytes, entry->value.length, &decoded) || !decoded.record ||
-        decoded.reference.room)
+        !format_value_decode(entry->value.bytes, entry->value.length, &decoded) || !decoded.record)
+        return;
+    entry->in_pieces = decoded.reference.room;
+    if (entry->in_pieces)
         return;
     entry->record = decoded.reference.address;
     entry->record_bytes = format_record_block_bytes(entry->key.length, &decoded.reference);

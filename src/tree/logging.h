@@ -35,6 +35,7 @@ struct tree_logged_entry {
     /* The block of the record that the value names, all of it; 0 bytes: it names none, or one in pieces. */
     gaddr record;
     uint32_t record_bytes;
+    bool in_pieces;
 };
 
 struct tree_log {

@@ -3,10 +3,10 @@
  * pools are gone. What their journals have is read back with `banyan recover`, loaded into a new cluster, and
  * judged: at disk-always nothing that was acknowledged is missing, at disk-second each key has a value that
  * it had at the last sync or later, and in both nothing is there that was never written. Where everything has
- * two copies (--log-copies 2, --copies 2), one memory node's whole directory is gone as well, another one each
- * time, and still nothing is missing. (The page cache
- * outlives a kill, so that nothing is called safe before its sync is for test_disk.c to show.) Without
- * arguments the short form; a soak gives some: test_power ROUNDS SEED [lost]
+ * two copies (--log-copies 2, --copies 2), one memory node's whole directory is gone as well, another one
+ * each time, and still nothing is missing. (The page cache outlives a kill, so that nothing is called safe
+ * before its sync is for test_disk.c to show.) Without arguments the short form; a soak gives some:
+ * test_power ROUNDS SEED [lost]
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -25,16 +25,16 @@
 #include "cluster/process.h"
 #include "cluster/talk.h"
 
-#define NODES    2u /* or one more */
+#define NODES     2u /* or one more */
 #define NODES_MAX 3u
-#define COMPUTES 2u
+#define COMPUTES  2u
 
 struct run {
     struct scene scene;
     struct random random;
     const char *level, *memory;
     unsigned node_count;
-    bool twice; /* two copies of everything, and a disk less at each loss of power */
+    bool twice;    /* two copies of everything, and a disk less at each loss of power */
     unsigned lost; /* the memory node without a disk; NODES_MAX: none */
     struct process *nodes[NODES_MAX], *computes[COMPUTES];
     struct process *first; /* the compute node that was there first, and stays */
@@ -78,11 +78,10 @@ static void memory_start(struct run *run)
 static void compute_start(struct run *run, struct process **process, const char *name, const char *socket,
                           bool format)
 {
-    const char *const *arguments =
-        ARGUMENTS("compute", "--memory", run->memory, "--listen",
-                  text_of("unix:%s", scene_path(&run->scene, "%s", socket)), "--threads", "2", "--copy",
-                  "--log", "auto", "--log-copies", run->twice ? "2" : "1", "--idle-timeout", "0",
-                  format ? "--format" : NULL);
+    const char *const *arguments = ARGUMENTS(
+        "compute", "--memory", run->memory, "--listen",
+        text_of("unix:%s", scene_path(&run->scene, "%s", socket)), "--threads", "2", "--copy", "--log",
+        "auto", "--log-copies", run->twice ? "2" : "1", "--idle-timeout", "0", format ? "--format" : NULL);
     if (*process)
         process_restart(&run->scene, *process, arguments);
     else
@@ -521,7 +520,8 @@ static void what_had_one_copy(void **state)
         run_refused(run, ARGUMENTS("recover", "--data", data, "--lost", number, "--output", file), 1,
                     "--accept-loss writes the rest");
         assert_int_not_equal(access(file, F_OK), 0);
-        run_good(run, ARGUMENTS("recover", "--data", data, "--lost", number, "--output", file, "--accept-loss"));
+        run_good(run,
+                 ARGUMENTS("recover", "--data", data, "--lost", number, "--output", file, "--accept-loss"));
         assert_int_equal(access(file, F_OK), 0);
         unlink(file);
         run_refused(run, ARGUMENTS("recover", "--data", data, "--lost", number, "--json"), 3, "\"missing\"");
@@ -547,7 +547,6 @@ static void a_disk_is_lost(void **state)
     always(2, 1, true, NODES);
 }
 
-
 int main(int count, char **arguments)
 {
     if (count >= 3) {
@@ -556,9 +555,9 @@ int main(int count, char **arguments)
         always((unsigned)strtoul(arguments[1], NULL, 10), seed, lost, lost ? NODES + seed % 2 : NODES);
         return 0;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(acknowledged_writes), cmocka_unit_test(a_disk_is_lost),
-                                       cmocka_unit_test(what_had_one_copy),
-                                       cmocka_unit_test(second),
-                                       cmocka_unit_test(what_nobody_owns), cmocka_unit_test(refusals)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(acknowledged_writes), cmocka_unit_test(a_disk_is_lost),
+        cmocka_unit_test(what_had_one_copy),   cmocka_unit_test(second),
+        cmocka_unit_test(what_nobody_owns),    cmocka_unit_test(refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

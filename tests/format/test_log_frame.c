@@ -318,9 +318,10 @@ static void test_carriers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_carriers), cmocka_unit_test(test_entries),          cmocka_unit_test(test_frame_lengths),
-        cmocka_unit_test(test_far_sequences),    cmocka_unit_test(test_entries_impossible),
-        cmocka_unit_test(test_frame_impossible), cmocka_unit_test(test_other_copy),
+        cmocka_unit_test(test_carriers),           cmocka_unit_test(test_entries),
+        cmocka_unit_test(test_frame_lengths),      cmocka_unit_test(test_far_sequences),
+        cmocka_unit_test(test_entries_impossible), cmocka_unit_test(test_frame_impossible),
+        cmocka_unit_test(test_other_copy),
     };
     return cmocka_run_group_tests_name("log_frame", tests, NULL, NULL);
 }

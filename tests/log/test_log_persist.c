@@ -17,7 +17,7 @@ static struct processes world;
 struct disks {
     struct process *process;
     unsigned asked[PROCESSES_NODES_MAX];
-    int status;                       /* what they answer */
+    int status;                        /* what they answer */
     int statuses[PROCESSES_NODES_MAX]; /* what one of them answers, if that is not 0 */
     /* Of the stream that was asked about last: where it ends, and frames that are under way there. */
     uint32_t tail;
@@ -222,9 +222,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_commit_waits_for_the_disk), cmocka_unit_test(a_commit_waits_for_no_second),
-        cmocka_unit_test(both_disks_are_asked),
-        cmocka_unit_test(a_disk_that_refuses),         cmocka_unit_test(segments_wait_for_the_disk),
-        cmocka_unit_test(what_is_given_back),
+        cmocka_unit_test(both_disks_are_asked),        cmocka_unit_test(a_disk_that_refuses),
+        cmocka_unit_test(segments_wait_for_the_disk),  cmocka_unit_test(what_is_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
 /*
- * test_carried.c - one of two disks is lost (P16): an owner logs in two copies, each memory node copies its own
- * pool into a journal of its own, and after any write that was acknowledged at disk-always each journal alone
- * has the last value of every key: short ones, records that travel, records of batches, which were written
- * before, and records that were moved. Values in pieces are told as missed where the lost disk had them. One
- * thread. BANYAN_SEED replays a seed, BANYAN_ROUNDS scales how many there are.
+ * test_carried.c - one of two disks is lost (P16): an owner logs in two copies, each memory node copies its
+ * own pool into a journal of its own, and after any write that was acknowledged at disk-always each journal
+ * alone has the last value of every key: short ones, records that travel, records of batches, which were
+ * written before, and records that were moved. Values in pieces are told as missed where the lost disk had
+ * them. One thread. BANYAN_SEED replays a seed, BANYAN_ROUNDS scales how many there are.
  */
 #include "store/logged_store.h"
 
@@ -76,11 +76,8 @@ static void disks_begin(struct world *world)
     for (uint16_t n = 0; n < NODES; n++) {
         const struct fabric_target *targets[NODES] = {NULL};
         const struct disk_simulated_options options = {.seed = 1 + n};
-        const struct journal_options journal = {.cluster = CLUSTER,
-                                                .node = n,
-                                                .file_bytes = 1 << 20,
-                                                .buffer_bytes = 512 << 10,
-                                                .seed = 1 + n};
+        const struct journal_options journal = {
+            .cluster = CLUSTER, .node = n, .file_bytes = 1 << 20, .buffer_bytes = 512 << 10, .seed = 1 + n};
         struct journal_reader reader = {.context = NULL};
         targets[n] = memory_node_target(world->processes.memory[n]);
         world->disks[n] = disk_simulated_create(&options);
