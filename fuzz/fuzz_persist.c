@@ -163,7 +163,8 @@ static void fill(struct fuzz_input *input, struct journal *journal)
         } else if (what % 8 == 6) {
             append(journal, PERSIST_BLOCK, payload, record_make(payload, 64, length, slot, &slot_length));
         } else if (what % 8 == 7 && slot_length) {
-            append(journal, PERSIST_FRAME, payload, frame_make(payload, 1 + length, slot, slot_length));
+            append(journal, length % 2 ? PERSIST_FRAME : PERSIST_FRAME_TELLING, payload,
+                   frame_make(payload, 1 + length, slot, slot_length));
         } else {
             raw_append(input, journal, 1 + (what & 7) % 5, length);
         }

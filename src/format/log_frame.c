@@ -209,10 +209,10 @@ bool format_log_frame_next(const struct format_log_view *view, uint32_t *at, str
 
 bool format_log_part_next(const struct format_log_view *view, uint32_t *at, struct format_log_part *part)
 {
-    const uint8_t *from = view->parts + *at;
     uint32_t zero;
     if (!view->parts || view->parts_bytes - *at < FORMAT_LOG_PART_BYTES)
         return false;
+    const uint8_t *from = view->parts + *at;
     memcpy(&part->address, from, 8);
     memcpy(&part->offset, from + 8, 4);
     memcpy(&part->length, from + 12, 4);
