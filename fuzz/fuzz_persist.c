@@ -166,7 +166,7 @@ static void fill(struct fuzz_input *input, struct journal *journal)
             append(journal, length % 2 ? PERSIST_FRAME : PERSIST_FRAME_TELLING, payload,
                    frame_make(payload, 1 + length, slot, slot_length));
         } else {
-            raw_append(input, journal, 1 + (what & 7) % 5, length);
+            raw_append(input, journal, 1 + (what & 7) % 6, length);
         }
     }
 }
