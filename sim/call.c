@@ -21,18 +21,17 @@ static struct sim_load call_load(const struct sim *sim, size_t length)
     return (struct sim_load){.messages = 1, .bytes = sim_wire_bytes(&sim->model, bytes)};
 }
 
-int sim_call_run(struct sim_endpoint *endpoint, struct sim_call *call)
+/* Posts the call; its waiter waits for one more. An error: it was not posted. */
+static int call_post(struct sim_endpoint *endpoint, struct sim_call *call)
 {
     struct sim_compute *compute = endpoint->compute;
     struct sim *sim = compute->sim;
-    struct sim_task *task = sim_calling_task(endpoint);
+    struct sim_task *task = call->waiter->task;
     uint16_t node = call->node;
-    if (!task)
-        return BANYAN_EINVAL;
     call->connection = sim_connection_get(endpoint, task->cpu, node);
-    int admitted = sim_link_admit(compute, node, 0, &call->known);
+    int admitted = sim_link_admit(compute, node, call->incarnation, &call->known);
     if (admitted) {
-        admitted = admitted == BANYAN_ENET ? BANYAN_EFENCED : admitted;
+        admitted = admitted == BANYAN_ENET && !call->incarnation ? BANYAN_EFENCED : admitted;
         sim_see_call(sim, SIM_CALL_RETURNED, task, node, admitted);
         return admitted;
     }
@@ -40,14 +39,32 @@ int sim_call_run(struct sim_endpoint *endpoint, struct sim_call *call)
         return BANYAN_ENOMEM;
     task->cpu->busy += sim->model.post + sim->model.command;
     task->cpu->busy += sim_doorbell_ring(sim, call->connection->pair, task->cpu);
-    call->waiter = (struct sim_waiter){.task = task, .pending = 1};
+    call->waiter->pending++;
     sim_time arrival =
         sim_arrival_time(sim, compute, task, call->connection, call_load(sim, call->length), 0);
     sim_push(sim, arrival, SIM_EVENT_REQUEST, call, task->cpu->busy, compute->index);
     sim_see_call(sim, SIM_CALLED, task, node, BANYAN_OK);
-    sim_task_suspend(task);
-    task->cpu->busy += sim->model.poll;
-    return call->status;
+    return BANYAN_OK;
+}
+
+static void calls_wait(const struct sim_waiter *waiter, const struct sim *sim)
+{
+    if (!waiter->pending)
+        return;
+    sim_task_suspend(waiter->task);
+    waiter->task->cpu->busy += sim->model.poll;
+}
+
+int sim_call_run(struct sim_endpoint *endpoint, struct sim_call *call)
+{
+    struct sim_task *task = sim_calling_task(endpoint);
+    if (!task)
+        return BANYAN_EINVAL;
+    call->own = (struct sim_waiter){.task = task};
+    call->waiter = &call->own;
+    int status = call_post(endpoint, call);
+    calls_wait(&call->own, endpoint->compute->sim);
+    return status ? status : call->status;
 }
 
 int sim_backend_call(struct fabric_endpoint *endpoint, uint16_t node, const void *request, size_t length,
@@ -62,6 +79,37 @@ int sim_backend_call(struct fabric_endpoint *endpoint, uint16_t node, const void
         .reply_length = reply_length,
     };
     return sim_call_run((struct sim_endpoint *)endpoint, &call);
+}
+
+#define CALLS_TOGETHER 8u
+
+void sim_backend_calls(struct fabric_endpoint *base, struct fabric_call *const *calls, uint32_t count)
+{
+    struct sim_endpoint *endpoint = (struct sim_endpoint *)base;
+    struct sim_task *task = sim_calling_task(endpoint);
+    for (uint32_t from = 0; from < count; from += CALLS_TOGETHER) {
+        const uint32_t together = count - from < CALLS_TOGETHER ? count - from : CALLS_TOGETHER;
+        struct sim_call posted[CALLS_TOGETHER];
+        struct sim_waiter waiter = {.task = task};
+        for (uint32_t i = 0; i < together; i++) {
+            struct fabric_call *call = calls[from + i];
+            posted[i] = (struct sim_call){.waiter = &waiter,
+                                          .node = call->node,
+                                          .incarnation = call->incarnation,
+                                          .request = call->request,
+                                          .length = call->length,
+                                          .reply = call->reply,
+                                          .capacity = call->capacity,
+                                          .reply_length = &call->reply_length};
+            int status = task ? call_post(endpoint, &posted[i]) : BANYAN_EINVAL;
+            if (status)
+                posted[i].status = status;
+        }
+        if (task)
+            calls_wait(&waiter, endpoint->compute->sim);
+        for (uint32_t i = 0; i < together; i++)
+            calls[from + i]->status = posted[i].status;
+    }
 }
 
 /* The connection has been lost since: it comes back without having been served. */
@@ -180,7 +228,7 @@ void sim_call_served(struct sim *sim, struct sim_compute *compute, struct sim_ca
     if (compute->cut || !sim_effect_happens(sim, compute))
         return;
     sim_fetch_settle(sim, call->node);
-    sim_see_call(sim, SIM_EFFECT, call->waiter.task, call->node, 0);
+    sim_see_call(sim, SIM_EFFECT, call->waiter->task, call->node, 0);
     sim_core_work_begin(sim, call->node);
     if (compute->dead) {
         serve_dead(compute, call, memory->target);
@@ -202,7 +250,7 @@ void sim_call_reply(struct sim *sim, struct sim_compute *compute, struct sim_cal
         call->status = BANYAN_ENET;
         *call->reply_length = 0;
     }
-    sim_see_call(sim, SIM_CALL_RETURNED, call->waiter.task, call->node, call->status);
+    sim_see_call(sim, SIM_CALL_RETURNED, call->waiter->task, call->node, call->status);
     sim_time seen = sim_receive(sim, compute->nic, call_load(sim, *call->reply_length));
-    sim_complete(sim, compute, &call->waiter, seen + sim_state_time(sim, compute->nic));
+    sim_complete(sim, compute, call->waiter, seen + sim_state_time(sim, compute->nic));
 }

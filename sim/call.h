@@ -10,10 +10,11 @@
 
 /* One fabric_call: on its caller's stack. */
 struct sim_call {
-    struct sim_waiter waiter;
+    struct sim_waiter own, *waiter; /* the call's own, or one for several calls */
     struct sim_connection *connection;
     uint16_t node;
-    uint32_t known; /* its link's losses when it was posted */
+    uint32_t known;       /* its link's losses when it was posted */
+    uint64_t incarnation; /* of its operation; 0: any */
     int status;
     const void *request;
     size_t length;
@@ -31,9 +32,10 @@ struct sim_call {
 /* Sends the call, of which node, request, reply and what serves it are set, and suspends the calling task
  * until it is over. `call` is the caller's and may be on its stack. */
 int sim_call_run(struct sim_endpoint *endpoint, struct sim_call *call);
-/* fabric_call of the simulated fabric. */
+/* fabric_call and fabric_calls of the simulated fabric. */
 int sim_backend_call(struct fabric_endpoint *endpoint, uint16_t node, const void *request, size_t length,
                      void *reply, size_t capacity, size_t *reply_length);
+void sim_backend_calls(struct fabric_endpoint *endpoint, struct fabric_call *const *calls, uint32_t count);
 /* The events: the request arrives (`posted`: when it was); the memory node's core has served it; the reply is
  * there. */
 void sim_call_request(struct sim *sim, struct sim_compute *compute, struct sim_call *call, sim_time posted);

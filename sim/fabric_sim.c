@@ -85,6 +85,7 @@ static enum fabric_durability backend_durability(const struct fabric *fabric, ui
 static const struct fabric_ops backend_operations = {
     .execute = sim_backend_execute,
     .call = sim_backend_call,
+    .calls = sim_backend_calls,
     .endpoint_open = backend_open,
     .endpoint_close = backend_close_endpoint,
     .close = backend_close,

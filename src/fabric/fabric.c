@@ -131,6 +131,24 @@ int fabric_call(struct fabric_endpoint *endpoint, uint16_t node, const void *req
     return endpoint->fabric->ops->call(endpoint, node, request, length, reply, capacity, reply_length);
 }
 
+void fabric_calls(struct fabric_endpoint *endpoint, struct fabric_call *const *calls, uint32_t count,
+                  struct fabric_cost *cost)
+{
+    bool offered = fabric_calls_offered(endpoint->fabric);
+    for (uint32_t i = 0; i < count; i++) {
+        calls[i]->reply_length = 0;
+        calls[i]->status = BANYAN_ENOTSUP;
+        offered &= calls[i]->node < endpoint->fabric->capabilities.memory_nodes;
+    }
+    if (count == 0 || !offered)
+        return;
+    if (cost != NULL) {
+        cost->round_trips++;
+        cost->rpcs += count;
+    }
+    endpoint->fabric->ops->calls(endpoint, calls, count);
+}
+
 enum fabric_durability fabric_durability(const struct fabric *fabric, uint16_t node)
 {
     return fabric->ops->durability != NULL && node < fabric->capabilities.memory_nodes

@@ -153,6 +153,17 @@ enum fabric_durability {
     FABRIC_DURABILITIES
 };
 
+/* A call for which the memory node's CPU may take its time (fabric_calls). */
+struct fabric_call {
+    uint16_t node;
+    int status;           /* set when complete */
+    uint64_t incarnation; /* as a list's: 0, or the operation's */
+    const void *request;  /* the caller's, in use until the call completes; as is the reply's room */
+    size_t length;
+    void *reply;
+    size_t capacity, reply_length; /* reply_length: set when complete; 0 unless it succeeded */
+};
+
 struct fabric;
 struct fabric_endpoint;
 struct fabric_peer_ops;
@@ -201,6 +212,8 @@ struct fabric_ops {
     /* NULL: nothing is kept on a disk, and persist is a call that says so. */
     enum fabric_durability (*durability)(const struct fabric *, uint16_t node);
     int (*persist)(struct fabric_endpoint *, const uint16_t *nodes, uint32_t count, int *statuses);
+    /* NULL: no memory node's CPU is worth asking, since reading its memory costs nothing. */
+    void (*calls)(struct fabric_endpoint *, struct fabric_call *const *calls, uint32_t count);
     /* NULL: no other compute node can reach this one's memory (peers.h). */
     const struct fabric_peer_ops *peers;
 };
@@ -284,6 +297,20 @@ int fabric_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *
  * After BANYAN_ENET or BANYAN_ETIMEOUT the call may have been served or not. */
 int fabric_call(struct fabric_endpoint *endpoint, uint16_t node, const void *request, size_t length,
                 void *reply, size_t capacity, size_t *reply_length, struct fabric_cost *cost);
+
+/*
+ * Calls that are answered whenever the memory node is done with them, in any order and with other answers
+ * between them; so nothing of the endpoint waits behind them. Posted together, one wait, one round trip. Each
+ * has its status: that of fabric_call, but refused for its incarnation as a list is (BANYAN_EFENCED), and
+ * BANYAN_ENOTSUP where reading the memory costs nothing (it is mapped here).
+ */
+void fabric_calls(struct fabric_endpoint *endpoint, struct fabric_call *const *calls, uint32_t count,
+                  struct fabric_cost *cost);
+/* Whether some memory node may be asked so. */
+static inline bool fabric_calls_offered(const struct fabric *fabric)
+{
+    return fabric->ops->calls != NULL;
+}
 
 /* What a memory node says that it does; it may say something else when it was restarted. Any thread. */
 enum fabric_durability fabric_durability(const struct fabric *fabric, uint16_t node);

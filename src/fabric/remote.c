@@ -85,6 +85,7 @@ static const struct fabric_ops remote_ops = {
     .trouble = remote_trouble,
     .durability = remote_durability,
     .persist = remote_persist,
+    .calls = remote_calls,
     .give_up = remote_give_up,
     .peers = &remote_peer_ops,
 };

@@ -56,9 +56,14 @@ static bool answer_begin(struct remote_link *link)
 static void deferred_end(struct remote_link *link)
 {
     struct fabric_list **at = find_deferred(link, link->answer.id), *list = *at;
+    struct remote_call *call = remote_list_call(list);
+    int status = link->answer.status;
     *at = remote_list(list)->next;
     link->answer_have = 0;
-    remote_link_complete(link, list, link->answer.status);
+    call->length = !status ? link->answer.length : 0;
+    if (call->length > call->capacity)
+        status = BANYAN_EINVAL;
+    remote_link_complete(link, list, status);
 }
 
 static void answer_end(struct remote_link *link)

@@ -102,6 +102,7 @@ int remote_persist(struct fabric_endpoint *base, const uint16_t *nodes, uint32_t
 {
     struct remote_endpoint *endpoint = (struct remote_endpoint *)base;
     struct remote_call *calls = calloc(count, sizeof *calls);
+    const struct wire_persist_request request = {.kind = WIRE_PERSIST};
     int first = BANYAN_OK;
     if (calls == NULL) {
         for (uint32_t i = 0; i < count; i++)
@@ -112,8 +113,9 @@ int remote_persist(struct fabric_endpoint *base, const uint16_t *nodes, uint32_t
     struct remote_wait wait = {.task = endpoint->worker != NULL ? task_self() : NULL};
     for (uint32_t i = 0; i < count; i++) {
         struct remote_link *link = &endpoint->links[nodes[i]];
-        calls[i].list.status = link->node->mapped ? BANYAN_ENOTSUP /* a pool in a file is not mapped */
-                                                  : remote_link_persist(link, &calls[i], &wait);
+        calls[i].list.status =
+            link->node->mapped ? BANYAN_ENOTSUP /* a pool in a file is not mapped */
+                               : remote_link_call_later(link, &calls[i], 0, &request, sizeof request, &wait);
     }
     remote_endpoint_wait(endpoint, &wait);
     for (uint32_t i = 0; i < count; i++) {
@@ -122,6 +124,40 @@ int remote_persist(struct fabric_endpoint *base, const uint16_t *nodes, uint32_t
     }
     free(calls);
     return first;
+}
+
+static void post_call(struct remote_endpoint *endpoint, struct fabric_call *call, struct remote_call *posted,
+                      struct remote_wait *wait)
+{
+    struct remote_link *link = &endpoint->links[call->node];
+    *posted = (struct remote_call){.reply = call->reply, .capacity = call->capacity};
+    posted->list.status = link->node->mapped ? BANYAN_ENOTSUP
+                                             : remote_link_call_later(link, posted, call->incarnation,
+                                                                      call->request, call->length, wait);
+}
+
+static void take_call(struct fabric_call *call, const struct remote_call *posted)
+{
+    call->status = posted->list.status;
+    call->reply_length = !call->status ? posted->length : 0;
+}
+
+#define CALLS_TOGETHER 8u
+
+void remote_calls(struct fabric_endpoint *base, struct fabric_call *const *calls, uint32_t count)
+{
+    struct remote_endpoint *endpoint = (struct remote_endpoint *)base;
+    struct remote_call posted[CALLS_TOGETHER];
+    remote_endpoint_bind(endpoint);
+    for (uint32_t from = 0; from < count; from += CALLS_TOGETHER) {
+        uint32_t together = count - from < CALLS_TOGETHER ? count - from : CALLS_TOGETHER;
+        struct remote_wait wait = {.task = endpoint->worker != NULL ? task_self() : NULL};
+        for (uint32_t i = 0; i < together; i++)
+            post_call(endpoint, calls[from + i], &posted[i], &wait);
+        remote_endpoint_wait(endpoint, &wait);
+        for (uint32_t i = 0; i < together; i++)
+            take_call(calls[from + i], &posted[i]);
+    }
 }
 
 enum fabric_durability remote_durability(const struct fabric *fabric, uint16_t node)

@@ -66,6 +66,7 @@ int remote_join_nodes(struct remote_fabric *remote, struct error *error);
 
 int remote_execute(struct fabric_endpoint *base, struct fabric_list *const *lists, uint32_t count);
 int remote_persist(struct fabric_endpoint *base, const uint16_t *nodes, uint32_t count, int *statuses);
+void remote_calls(struct fabric_endpoint *base, struct fabric_call *const *calls, uint32_t count);
 enum fabric_durability remote_durability(const struct fabric *fabric, uint16_t node);
 int remote_call(struct fabric_endpoint *base, uint16_t node, const void *request, size_t length, void *reply,
                 size_t capacity, size_t *reply_length);

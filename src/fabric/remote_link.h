@@ -152,8 +152,10 @@ void remote_link_post(struct remote_link *link, struct fabric_list *list, struct
 int remote_link_call(struct remote_link *link, const void *request, size_t length, void *reply,
                      size_t capacity, size_t *reply_length);
 
-/* Posts a PERSIST, which is answered out of order. An error: it was not, and is not waited for. */
-int remote_link_persist(struct remote_link *link, struct remote_call *call, struct remote_wait *wait);
+/* Posts a call that is answered out of order. An error: it was not, and is not waited for. BANYAN_EFENCED: as
+ * a list of that incarnation; with 0, also where there is no connection. */
+int remote_link_call_later(struct remote_link *link, struct remote_call *call, uint64_t incarnation,
+                           const void *request, size_t length, struct remote_wait *wait);
 
 /* A request is answered: sets its status, and wakes its task when that has nothing left to wait for. */
 static inline void remote_link_complete(struct remote_link *link, struct fabric_list *list, int status)

@@ -172,21 +172,23 @@ static int call_post(struct remote_link *link, struct remote_call *call, const v
     return BANYAN_OK;
 }
 
-/* It counts for no silence: a disk takes its time, and heartbeats tell of a memory node that is gone. */
-int remote_link_persist(struct remote_link *link, struct remote_call *call, struct remote_wait *wait)
+/* It counts for no silence: it may take its time, and heartbeats tell of a memory node that is gone. */
+int remote_link_call_later(struct remote_link *link, struct remote_call *call, uint64_t incarnation,
+                           const void *request, size_t length, struct remote_wait *wait)
 {
-    const struct wire_persist_request request = {.kind = WIRE_PERSIST};
+    if (length > WIRE_SMALL_MAX)
+        return BANYAN_EINVAL;
     remote_link_wait_room(link);
-    if (remote_link_admit(link, 0))
-        return BANYAN_EFENCED;
-    uint8_t *to =
-        remote_link_watched(link) ? out_reserve(link, sizeof(struct wire_header) + sizeof request) : NULL;
+    int status = remote_link_admit(link, incarnation);
+    if (status)
+        return incarnation != 0 ? status : BANYAN_EFENCED;
+    uint8_t *to = remote_link_watched(link) ? out_reserve(link, sizeof(struct wire_header) + length) : NULL;
     if (to == NULL)
         return BANYAN_ENOMEM;
     call->id = WIRE_DEFERRED | ++link->deferred_id;
-    struct wire_header header = {.length = sizeof request, .kind = WIRE_CALL, .id = call->id};
-    put(put(to, &header, sizeof header), &request, sizeof request);
-    link->out_end += sizeof header + sizeof request;
+    struct wire_header header = {.length = (uint32_t)length, .kind = WIRE_CALL, .id = call->id};
+    put(put(to, &header, sizeof header), request, length);
+    link->out_end += sizeof header + length;
     *remote_list(&call->list) = (struct remote_list){.wait = wait, .next = link->deferred};
     link->deferred = &call->list;
     wait->left++;

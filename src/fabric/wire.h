@@ -39,7 +39,9 @@
  * heartbeat from the connection, and echoes none of a group that is fenced. WIRE_NOTICE (id: the number)
  * comes over the control connection at any time after the welcome.
  *
- * PERSIST. A call that waits for the memory node's disk is answered out of order: see WIRE_PERSIST.
+ * CALLS THAT TAKE THEIR TIME. A call whose id has the bit WIRE_DEFERRED is answered when the memory node is
+ * done with it, and other answers may come before: PERSIST, which waits for the disk (WIRE_PERSIST), and
+ * WALK, which waits for a thread that walks (memory/request.h).
  *
  * PEERS. Compute nodes call each other over connections of their own, which begin as those to memory nodes
  * do (peer_stream.h).
@@ -61,7 +63,7 @@
 #include "net/net.h"
 
 #define WIRE_MAGIC   UINT32_C(0x4e414e42) /* "BNAN" */
-#define WIRE_VERSION 7u
+#define WIRE_VERSION 8u
 
 enum wire_kind {
     WIRE_GREETING = 1, /* server: struct wire_greeting */
@@ -234,7 +236,8 @@ struct wire_process_list {
 /*
  * PERSIST, a CALL over a data connection (fabric_persist): its RESULT comes when all that was in the segments
  * of owners' logs before the call is on the memory node's disk, and other answers may come before it. Ids
- * with WIRE_DEFERRED are of such calls alone: they are out of the order in which all others ascend by 1.
+ * with WIRE_DEFERRED are of such calls, and of others that may take their time (fabric_calls), alone: they
+ * are out of the order in which all others ascend by 1.
  */
 #define WIRE_PERSIST  28u
 #define WIRE_DEFERRED (UINT64_C(1) << 63)

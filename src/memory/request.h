@@ -28,7 +28,8 @@
     OTHER(MEMORY_PROCESSES, 17, 5) /* the daemon's: memoryd/processes.c; what is asked: fabric/wire.h */     \
     OWN(MEMORY_LOG, 22, 6, memory_log_service)                                                               \
     OTHER(MEMORY_PERSIST, 28,                                                                                \
-          2) /* of those with a disk: persist/disk.c; what is asked: fabric/wire.h, below */
+          2) /* of those with a disk: persist/disk.c; what is asked: fabric/wire.h, below */                 \
+    OTHER(MEMORY_WALK, 30, 2) /* of those whose CPU walks: walk_service.h */
 
 #define MEMORY_KIND_OWN(name, number, kinds, service) name = (number), name##_LAST = (number) + (kinds)-1,
 #define MEMORY_KIND_OTHER(name, number, kinds)        name = (number), name##_LAST = (number) + (kinds)-1,
@@ -383,6 +384,79 @@ struct memory_save_reply {
     uint64_t journal_bytes, checkpoint_bytes;
     uint32_t count, total;                            /* marks */
     struct memory_save_mark marks[MEMORY_SAVE_MARKS]; /* only `count` of them are sent */
+};
+
+/*
+ * WALK: the memory node's CPU goes down an index for the caller, from a link on, by what lies in its own pool
+ * (walk.h, docs/internals/walks.md).
+ *
+ *  FIND   for each of `count` keys: a memory_walk_start and the key's bytes. The reply has a
+ *         memory_walk_answer and the value's bytes for each, in the order of the keys.
+ *  FETCH  for one position (count 1): its way down to level `down_to`. The reply has one memory_walk_answer.
+ *
+ * With `path`, and in any FETCH, the nodes above `down_to` that the way of the first key has passed come
+ * behind the answers, each as a memory_walk_node and its bytes, as far as there is room in the reply; in a
+ * FETCH down to level 0 up to `leaves` leaves follow, from the position on. BANYAN_EINVAL: the request makes
+ * no sense. BANYAN_EBUSY: the memory node has too much to do, and nothing was looked at.
+ */
+#define MEMORY_WALK_FIND     MEMORY_WALK
+#define MEMORY_WALK_FETCH    (MEMORY_WALK + 1)
+#define MEMORY_WALK_KEYS_MAX 32u
+#define MEMORY_WALK_LEAVES   32u
+struct memory_walk_geometry { /* struct format_geometry, complete */
+    uint32_t leaf_bytes, internal_bytes;
+    uint8_t key_kind, key_bytes, inline_key_bytes, value_bytes, value_variable, content, leaf_kind, reserved;
+};
+struct memory_walk_request {
+    uint32_t kind;
+    uint16_t index; /* in each node's header */
+    uint16_t count;
+    struct memory_walk_geometry geometry;
+    uint8_t path;    /* 1: the way's nodes are wanted */
+    uint8_t down_to; /* FETCH */
+    uint8_t leaves;  /* FETCH down to 0 */
+    uint8_t before;  /* FETCH: 1: what lies just below the position; further leaves descend */
+    uint32_t reserved;
+};
+struct memory_walk_start {
+    gaddr address; /* of the node to begin with, on this memory node */
+    uint32_t tag;
+    uint8_t level, key_length; /* the key's bytes follow */
+    uint16_t reserved;
+};
+enum memory_walk_outcome {
+    MEMORY_WALK_HIT = 1,   /* the value, of the key in the leaf that the answer names (R1) */
+    MEMORY_WALK_MISS,      /* the key is not in the index (R2): proven by that leaf */
+    MEMORY_WALK_ARRIVED,   /* FETCH: the answer names the node of level `down_to` */
+    MEMORY_WALK_ELSEWHERE, /* the named node, of the named level, is next, on another memory node */
+    /* The walk ended at the named node, and the caller has to look itself: */
+    MEMORY_WALK_STALE,    /* another node lies there now, or a dead one */
+    MEMORY_WALK_UNPROVEN, /* it did not prove itself in many tries, or is half done */
+    MEMORY_WALK_ASTRAY,   /* it is of another level, or lies left of the key */
+    MEMORY_WALK_GAP,      /* the range belongs to its left neighbour's last child */
+    MEMORY_WALK_FAR,      /* too many siblings on the way */
+    MEMORY_WALK_CORRUPT,  /* what it says is impossible */
+    MEMORY_WALK_OUTCOMES
+};
+struct memory_walk_answer {
+    gaddr address;
+    uint32_t tag;
+    uint8_t outcome; /* enum memory_walk_outcome */
+    uint8_t level;
+    uint8_t value_length; /* HIT; the bytes follow */
+    uint8_t reserved;
+};
+struct memory_walk_node {
+    gaddr address;
+    uint32_t tag;
+    uint32_t bytes; /* that follow */
+    uint8_t level;
+    uint8_t reserved[7];
+};
+struct memory_walk_reply {
+    uint16_t answers, nodes;
+    uint32_t visited; /* nodes that were looked at */
+    /* the answers, each with its value, then the nodes; nothing of it is aligned */
 };
 
 #endif
