@@ -23,7 +23,7 @@ static void serve(const struct memory_options *memory, struct net_address *addre
     struct answer answer = {0};
     struct memory_node *node;
     struct memoryd *server;
-    const struct memoryd_options options = {.listen = address, .listen_count = 1};
+    const struct memoryd_options options = {.listen = address, .listen_count = 1, .walk_threads = 1};
     int status = memory_node_create(&node, memory, &answer.error);
     if (!status)
         status = memoryd_create(&server, node, &options, &answer.error);

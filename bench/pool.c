@@ -7,6 +7,7 @@
 #include "fabric/local.h"
 #include "fabric/remote.h"
 #include "format/record.h"
+#include "memory/walk_service.h"
 #include "pool/pool.h"
 #include "store/store.h"
 
@@ -101,7 +102,8 @@ int bench_pool_create(struct bench_pool *pool, const struct bench_config *config
         return create_remote(pool, config, source, error);
     pool->nodes = calloc(config->memory_nodes, sizeof *pool->nodes);
     pool->targets = calloc(config->memory_nodes, sizeof *pool->targets);
-    if (!pool->nodes || !pool->targets)
+    pool->walks = calloc(config->memory_nodes, sizeof *pool->walks);
+    if (!pool->nodes || !pool->targets || !pool->walks)
         return error_set(error, BANYAN_ENOMEM, "no memory for %u memory nodes", config->memory_nodes);
     for (unsigned i = 0; i < config->memory_nodes; i++) {
         struct memory_options options = {.node = (uint16_t)i,
@@ -116,17 +118,26 @@ int bench_pool_create(struct bench_pool *pool, const struct bench_config *config
             return status;
         pool->targets[i] = memory_node_target(pool->nodes[i]);
         pool->count++;
+        const struct memory_walk_costs costs = {.request_ns = config->sim.walk_ns,
+                                                .node_ns = config->sim.walk_node_ns};
+        if (config->fabric == BENCH_SIM)
+            status = memory_walks_create(&pool->walks[i], pool->nodes[i], &costs, error);
+        if (status)
+            return status;
     }
     return 0;
 }
 
 void bench_pool_destroy(struct bench_pool *pool)
 {
+    for (unsigned i = 0; pool->walks && i < pool->count; i++)
+        memory_walks_destroy(pool->walks[i]);
     for (unsigned i = 0; pool->nodes && i < pool->count; i++)
         memory_node_destroy(pool->nodes[i]);
     bench_daemons_stop(&pool->daemons);
     free(pool->nodes);
     free(pool->targets);
+    free(pool->walks);
     *pool = (struct bench_pool){0};
 }
 

@@ -18,6 +18,7 @@ struct bench_pool {
     unsigned count;
     const struct bench_config *config;
     struct memory_node **nodes;
+    struct memory_walks **walks; /* on sim: of each of them */
     const struct fabric_target **targets;
     struct bench_daemons daemons;        /* TCP, UNIX: those that were started */
     const struct net_address *addresses; /* and where all of them are */

@@ -195,7 +195,10 @@ struct banyan_options {
     uint32_t log_segment_bytes; /* 64 KiB to 8 MiB; memory nodes may grant less. 0: 8 MiB */
     uint32_t log_wait_ms; /* 1 to 600,000. 0: 5,000. A write for which the log has no room waits so long for
                              merging, then it is BANYAN_ENOSPC */
+    uint32_t walks; /* clusters: how many of the searches whose inner nodes are not cached are left to the
+                       memory nodes' CPUs. 0: as it pays; 1 to 100: percent; BANYAN_WALKS_NEVER */
 };
+#define BANYAN_WALKS_NEVER UINT32_MAX
 
 /* Opens a pool. options may be NULL: all defaults, an empty pool in this process. BANYAN_EINVAL,
  * BANYAN_ENOMEM; for clusters BANYAN_ENET, BANYAN_ETIMEOUT, BANYAN_EVERSION, and BANYAN_EBUSY (format while

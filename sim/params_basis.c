@@ -75,6 +75,10 @@ const struct sim_param_basis sim_params_basis[] = {
              "a few accesses to SRAM at some 200 to 1,000 MHz; no source states how long a word is busy"),
     PUBLISHED("rpc-cores", 1, 2, "Sherman 4.2: one thread; 5.1: two cores of a memory node"),
     ESTIMATE("rpc-ns", 500, 5000, "receive, handle and answer one message"),
+    ESTIMATE("walk-ns", 50, 500, "measured on another CPU (below); it depends on the reply's length"),
+    ESTIMATE(
+        "walk-node-ns", 300, 1500,
+        "measured on another CPU (below) with nodes in its caches; high: each of a node's lines from DRAM"),
     ESTIMATE("receive-ns", 10, 150,
              "eRPC: a core handles up to 10 M/s of small RPCs, 100 ns for all of one; high: a buffer that is "
              "posted by itself, as post-ns"),

@@ -233,6 +233,20 @@ static void draw_cache_levels(struct swarm_plan *plan, uint64_t seed)
     plan->switches.cache_lowest = random_chance(&random, 0.1) ? 2 + (uint32_t)random_below(&random, 4) : 0;
 }
 
+/* Memory nodes are asked to walk in some plans, of which many have caches so small that there is often reason
+ * to. From dice of its own. */
+static void draw_walks(struct swarm_plan *plan, uint64_t seed)
+{
+    static const int shares[] = {TREE_WALKS_ALWAYS, TREE_WALKS_ALWAYS, TREE_WALKS_AUTO, 50};
+    struct random random;
+    random_seed(&random, random_mix(seed ^ UINT64_C(0x3a1c5)));
+    if (!random_chance(&random, 0.4))
+        return;
+    plan->switches.walks = PICK(&random, shares);
+    if (random_chance(&random, 0.6))
+        plan->switches.cache_bytes = UINT64_C(2048) << random_below(&random, 4);
+}
+
 /* How long a heartbeat takes and its echo. A lease that is not longer is over before the echo is there, so it
  * never lives, and no process may ever answer from its cache. */
 static uint32_t heartbeat_ns(const struct sim_params *params)
@@ -316,6 +330,7 @@ void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed)
         draw_hardware(plan, &random);
         draw_workload(plan, &random);
         draw_delegation(plan, seed);
+        draw_walks(plan, seed);
         draw_leaf_kind(plan, seed);
         draw_cache_levels(plan, seed);
         draw_ranges(plan, seed);

@@ -77,8 +77,10 @@ int served_prepare(enum served_way way, struct memory_options *options, struct e
 static int serve(struct served *served, unsigned number, struct memory_node *node, struct error *error)
 {
     struct net_address *address = &served->addresses[number];
-    const struct memoryd_options options = {
-        .listen = address, .listen_count = 1, .nic = served->way == SERVED_RDMA ? &any_nic : NULL};
+    const struct memoryd_options options = {.listen = address,
+                                            .listen_count = 1,
+                                            .walk_threads = 2,
+                                            .nic = served->way == SERVED_RDMA ? &any_nic : NULL};
     listen_on(served->way, number, address);
     int status = memoryd_create(&served->servers[number], node, &options, error);
     if (!status)

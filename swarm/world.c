@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "memory/walk_service.h"
 #include "swarm/served.h"
 #include "swarm/world_disks.h"
 #include "swarm/world_parts.h"
@@ -141,6 +142,8 @@ void world_destroy(struct world *world)
     if (world->sim)
         sim_destroy(world->sim);
     served_stop(world->served);
+    for (unsigned i = 0; i < WORLD_MEMORY_MAX; i++)
+        memory_walks_destroy(world->walks[i]);
     for (unsigned i = 0; i < WORLD_MEMORY_MAX; i++)
         if (world->memory[i])
             memory_node_destroy(world->memory[i]);

@@ -107,6 +107,7 @@ struct world {
     struct sim *sim;
     struct served *served; /* real time, over a network */
     struct memory_node *memory[WORLD_MEMORY_MAX];
+    struct memory_walks *walks[WORLD_MEMORY_MAX]; /* simulated: their CPUs walk */
     struct world_compute computes[WORLD_COMPUTE_MAX];
     unsigned compute_count;   /* options.compute_nodes, and those that replaced dead ones */
     struct world_task *tasks; /* compute by compute, thread by thread */

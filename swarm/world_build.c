@@ -3,6 +3,7 @@
 #include "base/atomic.h"
 #include "fabric/local.h"
 #include "swarm/served.h"
+#include "memory/walk_service.h"
 #include "swarm/world_disks.h"
 #include "swarm/world_parts.h"
 
@@ -40,6 +41,17 @@ static int fabrics_build_local(struct world *world)
     return 0;
 }
 
+/* Simulated memory nodes walk, whether they are asked to or not. */
+static int walks_build(struct world *world)
+{
+    const struct memory_walk_costs costs = {.request_ns = world->options.params.walk_ns,
+                                            .node_ns = world->options.params.walk_node_ns};
+    int status = 0;
+    for (unsigned i = 0; i < world->options.memory_nodes && !status; i++)
+        status = memory_walks_create(&world->walks[i], world->memory[i], &costs, &world->error);
+    return status;
+}
+
 /* As $BANYAN_FABRIC has it. */
 static int fabrics_build_real(struct world *world)
 {
@@ -59,6 +71,9 @@ static int fabrics_build_simulated(struct world *world)
     world->sim = sim_create(&options->params, &options->faults, options->seed ^ luck, &world->error);
     if (!world->sim)
         return world->error.code;
+    int built = walks_build(world);
+    if (built)
+        return built;
     for (unsigned i = 0; i < options->memory_nodes; i++) {
         int status = sim_add_memory(world->sim, memory_node_target(world->memory[i]), &world->error);
         if (status < 0)

@@ -92,6 +92,9 @@ static int cache_complete(struct banyan_options *options, struct error *error)
         return error_set(error, BANYAN_EINVAL,
                          "options: cache_policy is %u, wanted a value of enum banyan_cache_policy",
                          options->cache_policy);
+    if (options->walks > 100 && options->walks != BANYAN_WALKS_NEVER)
+        return error_set(error, BANYAN_EINVAL, "options: walks is %u, at most 100 or BANYAN_WALKS_NEVER",
+                         options->walks);
     if (options->cache_admission > MOST_ADMISSION)
         return error_set(error, BANYAN_EINVAL, "options: cache_admission is %u, at most %u",
                          options->cache_admission, MOST_ADMISSION);
@@ -338,6 +341,9 @@ static int handle_create(struct banyan *banyan, const struct banyan_options *opt
     switches.cache_bytes = options->cache_bytes;
     switches.cache_policy = (int)options->cache_policy - BANYAN_CACHE_INNER;
     switches.admission = options->cache_admission / (double)MOST_ADMISSION;
+    switches.walks = options->walks == 0                    ? TREE_WALKS_AUTO
+                     : options->walks == BANYAN_WALKS_NEVER ? TREE_WALKS_NEVER
+                                                            : (int)options->walks;
     if (!cluster && options->own != BANYAN_OWN_NONE)
         switches.ownership = TREE_OWNERSHIP_ALL;
     if (!status)

@@ -21,3 +21,10 @@ uint64_t clock_boot_ns(void)
     clock_gettime(CLOCK_BOOTTIME, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
+
+uint64_t clock_thread_ns(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return (uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec;
+}

@@ -15,5 +15,7 @@ uint64_t clock_wall_ms(void);
 /* Nanoseconds since this machine started. It is never set, and goes on while the machine sleeps and while the
  * process is stopped: for what must have ended by then. */
 uint64_t clock_boot_ns(void);
+/* What the calling thread has used of its CPU since it began. For reports: a system call. */
+uint64_t clock_thread_ns(void);
 
 #endif

@@ -97,6 +97,40 @@ static int set_choice(const struct option_entry *entry, int *field, const char *
     return error_set(error, BANYAN_EINVAL, "option %s: '%s' is none of %s", entry->name, value, list);
 }
 
+static int set_share(const struct option_entry *entry, int *field, const char *value, struct error *error)
+{
+    const int least = (int)entry->minimum, most = (int)entry->maximum;
+    char *end;
+    for (int i = 0; entry->choices[i]; i++)
+        if (!strcmp(value, entry->choices[i])) {
+            *field = most + 1 + i;
+            return 0;
+        }
+    if (!strcmp(value, "never") || !strcmp(value, "always")) {
+        *field = *value == 'n' ? least : most;
+        return 0;
+    }
+    long number = strtol(value, &end, 10);
+    end += *end == '%';
+    if (!isdigit((unsigned char)*value) || *end || number < least || number > most)
+        return error_set(error, BANYAN_EINVAL,
+                         "option %s: '%s' is none of never, always, %s, or %d to %d percent", entry->name,
+                         value, entry->choices[0], least, most);
+    *field = (int)number;
+    return 0;
+}
+
+static void format_share(const struct option_entry *entry, int value, char *text, size_t size)
+{
+    const int least = (int)entry->minimum, most = (int)entry->maximum;
+    if (value > most)
+        snprintf(text, size, "%s", entry->choices[value - most - 1]);
+    else if (value == least || value == most)
+        snprintf(text, size, "%s", value == least ? "never" : "always");
+    else
+        snprintf(text, size, "%d", value);
+}
+
 /* "N" in the help stands for any number. */
 static bool unit_shown(const struct option_entry *entry)
 {
@@ -210,6 +244,8 @@ int option_set(const struct option_entry *table, void *object, const char *name,
         return set_bool(entry, field, value, error);
     case OPTION_CHOICE:
         return set_choice(entry, field, value, error);
+    case OPTION_SHARE:
+        return set_share(entry, field, value, error);
     case OPTION_U32:
     case OPTION_U64:
         return set_whole(entry, field, value, error);
@@ -274,6 +310,9 @@ void option_format(const struct option_entry *entry, const void *object, char *t
         return;
     case OPTION_CHOICE:
         snprintf(text, size, "%s", entry->choices[*(const int *)field]);
+        return;
+    case OPTION_SHARE:
+        format_share(entry, *(const int *)field, text, size);
         return;
     case OPTION_U32:
         snprintf(text, size, "%u", *(const uint32_t *)field);

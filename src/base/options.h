@@ -17,6 +17,8 @@ enum option_kind {
     OPTION_U64,    /* uint64_t; takes 64K, 8M, 2G (powers of 1024) */
     OPTION_DOUBLE, /* double */
     OPTION_CHOICE, /* int (an enum): index into choices */
+    OPTION_SHARE,  /* int: a whole number of percent, `never` (the minimum), `always` (the maximum), or one of
+                      choices: the numbers behind the maximum */
     OPTION_TEXT,   /* char *, owned by the struct (option_free); NULL: not set */
     OPTION_END
 };
@@ -26,7 +28,7 @@ struct option_entry {
     enum option_kind kind;
     size_t offset;              /* offsetof the field */
     double minimum, maximum;    /* of numbers; both 0: the kind's own range */
-    const char *const *choices; /* NULL-terminated, of OPTION_CHOICE */
+    const char *const *choices; /* NULL-terminated, of OPTION_CHOICE and OPTION_SHARE */
     const char *unit;           /* "ns", "bytes", ... or NULL */
     const char *help;           /* one sentence, with its source where it is a model parameter */
 };

@@ -171,7 +171,12 @@ static void add_switch(struct bench_options *list, int index)
     list->options[list->count++] = (struct argp_option){
         .name = entry->name,
         .key = KEY_SWITCH + index,
-        .arg = flag ? "on|off" : keep_text(list, "%s%s", entry->choices ? choices : "N", ""),
+        .arg = flag ? "on|off"
+                    : keep_text(list, "%s%s",
+                                entry->kind == OPTION_SHARE ? entry->unit
+                                : entry->choices            ? choices
+                                                            : "N",
+                                ""),
         .flags = flag ? OPTION_ARG_OPTIONAL : 0,
         .doc = entry->help,
         .group = GROUP_SWITCHES,

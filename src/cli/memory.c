@@ -23,7 +23,7 @@
 struct memory_settings {
     char *listen, *secret_file, *certificate, *key, *authority, *http, *pool_file, *data;
     uint64_t size, chunk, locks, logs, disk_limit;
-    uint32_t threads, lease_ms_max, connections_max;
+    uint32_t threads, walk_threads, lease_ms_max, connections_max;
     int engine, log_level, lock_width, durability;
     bool huge_pages, busy_poll, rdma;
     struct cluster_rdma_settings nic;
@@ -58,6 +58,9 @@ static const struct option_entry table[] = {
     ROW("disk-limit", OPTION_U64, disk_limit, 0, 0x1p50, NULL, "BYTES",
         "What the journal may take on the disk; beyond it writes wait, then fail. 0: what the disk has"),
     ROW("threads", OPTION_U32, threads, 1, 64, NULL, "N", "I/O threads"),
+    ROW("walk-threads", OPTION_U32, walk_threads, 0, 64, NULL, "N",
+        "Threads that go down indexes for compute nodes that have not cached the way (see --walks there); "
+        "0: none"),
     ROW("engine", OPTION_CHOICE, engine, 0, 0, engines, "auto|io_uring|epoll",
         "How the threads do their I/O"),
     ROW("secret-file", OPTION_TEXT, secret_file, 0, 0, NULL, "FILE",
@@ -293,6 +296,7 @@ static int start(struct daemon *daemon, struct error *error)
                                       .secret = daemon->secret_length ? daemon->secret : NULL,
                                       .secret_length = daemon->secret_length,
                                       .threads = settings->threads,
+                                      .walk_threads = settings->walk_threads,
                                       .lease_ms_max = settings->lease_ms_max,
                                       .connections_max = settings->connections_max,
                                       .engine = settings->engine,
@@ -396,6 +400,7 @@ int command_memory(int argc, char **argv)
         return COMMAND_FAILED;
     daemon->settings = (struct memory_settings){.listen = strdup("127.0.0.1:7100"),
                                                 .threads = 1,
+                                                .walk_threads = 1,
                                                 .lease_ms_max = 60000,
                                                 .connections_max = 4096,
                                                 .nic = CLUSTER_RDMA_DEFAULTS,

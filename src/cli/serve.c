@@ -385,6 +385,7 @@ static int open_pool(struct process *process, struct error *error)
     switches.cache_bytes = process->settings.cache_bytes;
     switches.cache_policy = process->settings.cache_policy;
     switches.admission = process->settings.admission;
+    switches.walks = process->settings.walks;
     if (embedded(process) && process->settings.own == SERVE_OWN_AUTO)
         switches.ownership = TREE_OWNERSHIP_ALL;
     if (!status)

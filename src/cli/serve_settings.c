@@ -113,6 +113,10 @@ static const struct option_entry compute_table[] = {
         "A write for which the log has no room waits so long for merging, then it is refused with OOM"),
     ROW("cache-policy", OPTION_CHOICE, cache_policy, 0, 0, tree_cache_policies, "inner|dex|dinomo|banyan",
         "What is cached of owned ranges: nothing but inner nodes, leaves too, entries too, or all by use"),
+    ROW("walks", OPTION_SHARE, walks, 0, 100, tree_walks_shares, "auto|never|always|PERCENT",
+        "Searches whose inner nodes are not cached are left to the memory nodes' CPUs: never, always, so "
+        "many "
+        "percent of them, or as it pays"),
     ROW("admission", OPTION_DOUBLE, admission, 0, 1, NULL, "P",
         "cache-policy dex: how likely a leaf that was read comes into the cache"),
     ROW("format", OPTION_BOOL, format, 0, 0, NULL, NULL,
@@ -172,6 +176,7 @@ void serve_settings_default(struct serve_settings *settings)
                                         .log_level = LOG_INFO,
                                         .cache_policy = TREE_CACHE_BANYAN,
                                         .admission = 0.1,
+                                        .walks = TREE_WALKS_AUTO,
                                         .own = SERVE_OWN_AUTO,
                                         .log = SERVE_LOG_NONE,
                                         .log_copies = 1,

@@ -35,6 +35,7 @@ struct serve_settings {
     char *peers;
     int cache_policy; /* enum tree_cache_policy */
     double admission;
+    int walks; /* TREE_WALKS_NEVER to TREE_WALKS_AUTO */
 };
 
 extern const struct settings_command serve_settings_serve, serve_settings_compute;

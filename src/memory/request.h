@@ -126,6 +126,13 @@ struct memory_status_reply {
     uint64_t disk_persists_total;  /* PERSIST calls */
     uint64_t disk_sync_ns_max;     /* the longest pass with its sync */
     uint64_t disk_behind_ms;       /* since the last one began that came to its end */
+    /* of WALK; all 0 where no thread walks */
+    uint64_t walk_threads;
+    uint64_t walks_total, walk_keys_total, walk_nodes_total; /* requests, keys of them, nodes looked at */
+    uint64_t walk_answered_total;                            /* keys whose walk came to its end here */
+    uint64_t walk_busy_total;                                /* requests that found the queue full */
+    uint64_t walk_refused_total;                             /* that made no sense */
+    uint64_t walk_cpu_ns_total;                              /* CPU time of the threads */
 };
 /* Which blocks are handed out, for `banyan check`: the bits of granules of MEMORY_BLOCK_MIN bytes. */
 struct memory_usage_request {

@@ -43,6 +43,7 @@ struct memory_call {
     /* Where the caller can be answered later: `serve` may set the ticket, by which the service is asked what
      * came of it, and return MEMORY_DEFERRED. */
     bool defers;
+    unsigned thread; /* which of the daemon's I/O threads calls, and is to be told then */
     uint64_t ticket;
 };
 #define MEMORY_DEFERRED 1

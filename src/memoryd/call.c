@@ -1,6 +1,6 @@
 /*
  * call.c - CALLs: a request goes to the memory node's services (memory/service.h), and their answer back, at
- * once or when the disk has what it waits for (memoryd_session_answer).
+ * once or when the disk has what it waits for, or a thread has walked (memoryd_session_answer).
  *
  * On the connection's I/O thread. The daemon adds nothing but the caller's role: what a kind of request does,
  * and who may ask for it, is the service's.
@@ -38,7 +38,8 @@ enum session_result memoryd_session_call(struct memoryd_session *session, const 
                                .length = head->length,
                                .reply = out->bytes + out->end + sizeof result,
                                .capacity = WIRE_SMALL_MAX,
-                               .defers = session->wait_count < SESSION_WAITS};
+                               .defers = session->wait_count < SESSION_WAITS,
+                               .thread = session->thread};
     result.status = memory_node_serve(session->daemon->node, &call);
     if (result.status == MEMORY_DEFERRED) {
         session->waits[session->wait_count++] = (struct session_wait){.id = head->id, .ticket = call.ticket};

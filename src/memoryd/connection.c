@@ -51,6 +51,7 @@ struct memoryd_connection *memoryd_connection_create(struct memoryd *daemon, str
     atomic_add_relaxed(&daemon->connections, 1u); /* a count */
     char name[NET_TEXT_MAX];
     snprintf(name, sizeof name, "%s", peer);
+    session->thread = (unsigned)(loop - daemon->loops);
     if (!memoryd_session_begin(session, daemon, &loop->counts, fd, name)) {
         memoryd_connection_free(connection);
         return NULL;

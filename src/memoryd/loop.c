@@ -172,14 +172,23 @@ static void tidy(struct memoryd_loop *loop, uint64_t now)
     }
 }
 
-/* Tells all its connections a new notice, and what waited for the disk that it is there. */
+void memoryd_loop_walked(struct memoryd_loop *loop)
+{
+    /* release: the walk; whoever finds the count where its last look left it was not told of a walk since */
+    __atomic_fetch_add(&loop->walked, 1, __ATOMIC_RELEASE);
+    memoryd_loop_wake(loop);
+}
+
+/* Tells all its connections a new notice, and what waited for the disk, or for a walk, that it is there. */
 static void tell(struct memoryd_loop *loop)
 {
     /* acquire: pairs with the release in memoryd_groups_notify */
     uint64_t notice = atomic_load_acquire(&loop->daemon->groups.notice);
     uint64_t settled = memoryd_disk_settled(loop->daemon->disk);
-    if (notice == loop->noticed && settled == loop->settled)
+    uint64_t walked = atomic_load_acquire(&loop->walked); /* acquire: the walks */
+    if (notice == loop->noticed && settled == loop->settled && walked == loop->walks_told)
         return;
+    loop->walks_told = walked;
     loop->noticed = notice;
     loop->settled = settled;
     for (struct memoryd_connection *connection = loop->first, *next; connection != NULL; connection = next) {

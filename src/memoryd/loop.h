@@ -67,10 +67,12 @@ struct memoryd_loop {
     struct memoryd_connection *inbox; /* by timed_next */
     struct memoryd_connection *first, *timed_first, *timed_last;
     uint32_t timed_count;
-    uint32_t flying;  /* connections that are closed, and that the engine has not freed yet */
-    uint64_t tidy_at; /* when buffers are looked at again */
-    uint64_t noticed; /* the last notice that its connections were told */
-    uint64_t settled; /* up to here they were told what the disk has (memoryd_disk_settled) */
+    uint32_t flying;     /* connections that are closed, and that the engine has not freed yet */
+    uint64_t tidy_at;    /* when buffers are looked at again */
+    uint64_t noticed;    /* the last notice that its connections were told */
+    uint64_t settled;    /* up to here they were told what the disk has (memoryd_disk_settled) */
+    uint64_t walked;     /* atomic: walks of its connections that are done, so far ... */
+    uint64_t walks_told; /* ... of which they were told */
     struct memoryd_counts counts;
     struct wire_staging *staged; /* its own area (D3); NULL: the pool dies with the process */
 };
@@ -80,6 +82,8 @@ int memoryd_loop_create(struct memoryd_loop *loop, struct memoryd *daemon,
 void memoryd_loop_destroy(struct memoryd_loop *loop);
 void memoryd_loop_main(void *loop);
 void memoryd_loop_wake(struct memoryd_loop *loop);
+/* Any thread: a walk of one of its connections is done. */
+void memoryd_loop_walked(struct memoryd_loop *loop);
 /* Any thread: the connection is the loop's from now on. */
 void memoryd_loop_give(struct memoryd_loop *loop, struct memoryd_connection *connection);
 /* The engine's: the eventfd became readable. */

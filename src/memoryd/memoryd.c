@@ -11,6 +11,7 @@
 #include "base/task.h"
 #include "memoryd/disk.h"
 #include "memoryd/nic.h"
+#include "memoryd/walks.h"
 
 #define THREADS_MAX 64u
 _Static_assert(THREADS_MAX <= MEMORY_STAGINGS, "each I/O thread has a staging area");
@@ -39,6 +40,9 @@ static int check_options(const struct memoryd_options *options, struct error *er
     if (options->threads > THREADS_MAX)
         return error_set(error, BANYAN_EINVAL, "memory node: %u I/O threads; at most %u", options->threads,
                          THREADS_MAX);
+    if (options->walk_threads > MEMORYD_WALK_THREADS_MAX)
+        return error_set(error, BANYAN_EINVAL, "memory node: %u threads that walk; at most %u",
+                         options->walk_threads, MEMORYD_WALK_THREADS_MAX);
     if (options->secret != NULL && options->secret_length - 1 >= NET_SECRET_MAX)
         return error_set(error, BANYAN_EINVAL, "memory node: a secret of %zu bytes; 1 to %u",
                          options->secret_length, NET_SECRET_MAX);
@@ -173,6 +177,9 @@ static void register_services(struct memoryd *daemon)
     if (daemon->disk != NULL)
         memory_node_register(daemon->node, &persist_disk_service, MEMORY_PERSIST, 2,
                              memoryd_disk_kept(daemon->disk));
+    if (daemon->walks != NULL)
+        memory_node_register(daemon->node, &memoryd_walk_service, MEMORY_WALK,
+                             MEMORY_WALK_LAST - MEMORY_WALK + 1, daemon->walks);
     daemon->registered = true;
 }
 
@@ -180,6 +187,8 @@ static void unregister_services(struct memoryd *daemon)
 {
     if (!daemon->registered)
         return;
+    if (daemon->walks != NULL)
+        memory_node_unregister(daemon->node, &memoryd_walk_service, daemon->walks);
     if (daemon->disk != NULL)
         memory_node_unregister(daemon->node, &persist_disk_service, memoryd_disk_kept(daemon->disk));
     memory_node_unregister(daemon->node, &memoryd_staging_service, daemon);
@@ -216,6 +225,8 @@ int memoryd_create(struct memoryd **made, struct memory_node *node, const struct
         status = choose_engine(daemon, threads, error);
     if (!status)
         status = memoryd_keeper_create(daemon, error);
+    if (!status && options->walk_threads != 0)
+        status = memoryd_walks_create(&daemon->walks, daemon, options->walk_threads, error);
     if (status) {
         memoryd_destroy(daemon);
         return status;
@@ -247,6 +258,8 @@ int memoryd_start(struct memoryd *daemon, struct error *error)
     daemon->started = true;
     if (daemon->disk != NULL)
         status = memoryd_disk_start(daemon->disk, daemon, error);
+    if (!status && daemon->walks != NULL)
+        status = memoryd_walks_start(daemon->walks, error);
     for (unsigned i = 0; i < daemon->loop_count && !status; i++)
         status = thread_start(&daemon->loops[i].thread, memoryd_loop_main, &daemon->loops[i], error);
     if (!status)
@@ -294,6 +307,7 @@ void memoryd_join(struct memoryd *daemon)
     thread_join(daemon->keeper.thread);
     for (unsigned i = 0; i < daemon->loop_count; i++)
         thread_join(daemon->loops[i].thread);
+    memoryd_walks_stop(daemon->walks);
     memoryd_disk_stop(daemon->disk);
     daemon->joined = true;
     close_listeners(daemon);
@@ -317,6 +331,7 @@ void memoryd_destroy(struct memoryd *daemon)
         memoryd_groups_destroy(daemon);
     memoryd_keeper_destroy(daemon);
     unregister_services(daemon);
+    memoryd_walks_destroy(daemon->walks);
     memoryd_nic_destroy(daemon->nic);
     memset(daemon->secret, 0, sizeof daemon->secret);
     free(daemon->listeners);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/task.h"
 #include "memoryd/disk.h"
+#include "memoryd/walks.h"
 
 /* A control connection that does not read gets no more notices: its output must not grow. */
 #define NOTICE_UNSENT 4096u
@@ -48,6 +49,21 @@ bool memoryd_session_notice(struct memoryd_session *session)
     return memoryd_session_send(session, WIRE_NOTICE, 0, notice, NULL, 0);
 }
 
+/* The answer to one call, if it is known. *sent false: no memory. */
+static bool answer_one(struct memoryd_session *session, const struct session_wait *wait, bool *sent)
+{
+    uint8_t *reply = NULL;
+    size_t length = 0;
+    int status;
+    bool known = wait->ticket & MEMORYD_WALK_TICKET
+                     ? memoryd_walks_take(session->daemon->walks, wait->ticket, &status, &reply, &length)
+                     : memoryd_disk_outcome(session->daemon->disk, wait->ticket, &status);
+    if (known)
+        *sent &= memoryd_session_send(session, WIRE_RESULT, status, wait->id, reply, length);
+    free(reply);
+    return known;
+}
+
 bool memoryd_session_answer(struct memoryd_session *session)
 {
     uint32_t kept = 0;
@@ -56,11 +72,8 @@ bool memoryd_session_answer(struct memoryd_session *session)
         return true;
     for (uint32_t i = 0; i < session->wait_count; i++) {
         const struct session_wait wait = session->waits[i];
-        int status;
-        if (!memoryd_disk_outcome(session->daemon->disk, wait.ticket, &status))
+        if (!answer_one(session, &wait, &sent))
             session->waits[kept++] = wait;
-        else
-            sent &= memoryd_session_send(session, WIRE_RESULT, status, wait.id, NULL, 0);
     }
     session->wait_count = kept;
     return sent;
@@ -225,6 +238,10 @@ void memoryd_session_descriptors_sent(struct memoryd_session *session)
 void memoryd_session_leave(struct memoryd_session *session, enum memoryd_leaving how, const char *why)
 {
     session->over = true;
+    for (uint32_t i = 0; i < session->wait_count; i++)
+        if (session->waits[i].ticket & MEMORYD_WALK_TICKET)
+            memoryd_walks_drop(session->daemon->walks, session->waits[i].ticket);
+    session->wait_count = 0;
     /* G6 needs this order: a group's locks are freed when its last session has left, and then no queue pair
      * may be left. */
     if (memoryd_session_detach(session))

@@ -31,7 +31,7 @@ enum session_result {
     SESSION_BROKEN,      /* session->why: close at once */
 };
 
-/* Calls of one connection that wait for the disk, at most; more get BANYAN_EBUSY. */
+/* Calls of one connection that wait for the disk or for a walk, at most; more get BANYAN_EBUSY. */
 #define SESSION_WAITS 64u
 struct session_wait {
     uint64_t id, ticket;
@@ -52,11 +52,12 @@ struct memoryd_session {
     struct memoryd_counts *counts; /* of its thread */
     struct wire_staging *staged;   /* of its thread; NULL: WRITEs need no staging (D3) */
     struct memoryd_buffer in, out;
-    size_t need;   /* bytes that `in` must hold for the next step */
-    size_t unsent; /* output that is no longer in `out` but on its way (the connection's) */
-    bool open;     /* the hello was accepted */
-    bool worked;   /* a list, a call or a queue pair was begun */
-    bool over;     /* nothing is executed any more */
+    unsigned thread; /* which of the daemon's */
+    size_t need;     /* bytes that `in` must hold for the next step */
+    size_t unsent;   /* output that is no longer in `out` but on its way (the connection's) */
+    bool open;       /* the hello was accepted */
+    bool worked;     /* a list, a call or a queue pair was begun */
+    bool over;       /* nothing is executed any more */
     uint8_t nonce[NET_NONCE_BYTES];
     uint32_t role;    /* enum wire_role, once open */
     uint16_t number;  /* of the memory node, once open */
@@ -95,8 +96,8 @@ void memoryd_session_descriptors_sent(struct memoryd_session *session);
 /* Puts the greatest notice into the output if this is a compute node's control connection, and has not been
  * told it, and takes its output. False: no memory. */
 bool memoryd_session_notice(struct memoryd_session *session);
-/* Puts the answers to calls that waited for the disk into the output, as far as they are known and no reply
- * to a list has begun. False: no memory. */
+/* Puts the answers to calls that waited for the disk, or for a walk, into the output, as far as they are
+ * known and no reply to a list has begun. False: no memory. */
 bool memoryd_session_answer(struct memoryd_session *session);
 /* The connection is gone, or its end is certain: destroys its queue pair, then leaves its group. May be
  * called twice. */

@@ -417,6 +417,16 @@ void metrics_memory(void *context, FILE *out)
             status.disk_elsewhere_total);
     counter(out, "banyan_memory_disk_persists_total", "Times that owners asked for safety.",
             status.disk_persists_total);
+    gauge(out, "banyan_memory_walk_threads", "Threads that walk for compute nodes.", status.walk_threads);
+    counter(out, "banyan_memory_walks_total", "Walks made for compute nodes.", status.walks_total);
+    counter(out, "banyan_memory_walk_keys_total", "Keys that they looked for.", status.walk_keys_total);
+    counter(out, "banyan_memory_walk_nodes_total", "Nodes that they looked at.", status.walk_nodes_total);
+    counter(out, "banyan_memory_walk_answered_total", "Keys that were answered for good.",
+            status.walk_answered_total);
+    counter(out, "banyan_memory_walk_busy_total", "Walks that found the queue full.", status.walk_busy_total);
+    counter(out, "banyan_memory_walk_refused_total", "Walks that made no sense.", status.walk_refused_total);
+    counter(out, "banyan_memory_walk_cpu_nanoseconds_total", "CPU time of the threads that walk.",
+            status.walk_cpu_ns_total);
     counter(out, "banyan_memory_allocations_total", "Blocks handed out so far.", status.allocations_total);
     counter(out, "banyan_memory_frees_total", "Blocks returned so far.", status.frees_total);
     counter(out, "banyan_memory_refusals_total", "Allocations that found no room.", status.refusals_total);

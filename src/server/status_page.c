@@ -226,6 +226,10 @@ void status_page_memory(void *context, FILE *out)
         row(out, "queue pairs (RDMA)", status.nic_queues);
     row(out, "compute nodes fenced so far", status.fenced_total);
     row(out, "their locks freed", status.locks_freed_total);
+    if (status.walk_threads) {
+        row(out, "walks", status.walks_total);
+        row(out, "walks that found the queue full", status.walk_busy_total);
+    }
     row(out, "command lists", status.lists_total);
     row(out, "commands", status.commands_total);
     fputs("</table>", out);

@@ -525,6 +525,13 @@ void tree_frame_free(struct tree_frame *frame)
     free(frame);
 }
 
+bool tree_cache_has_room(const struct tree_cache *cache, uint64_t bytes)
+{
+    /* relaxed: a figure */
+    return cache->owned ? owned_cache_has_room(cache->owned, bytes)
+                        : atomic_load_relaxed(&cache->bytes) + bytes <= cache->limit;
+}
+
 bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr address,
                         const uint8_t *image, struct format_entry *entries)
 {

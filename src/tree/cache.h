@@ -72,6 +72,8 @@ bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr
 struct tree_frame *tree_frame_create(const struct format_layout *layout, gaddr address, const uint8_t *image,
                                      struct format_entry *entries);
 void tree_frame_free(struct tree_frame *frame);
+/* Whether so many bytes more would be cached without taking anything out. A figure: it may change at once. */
+bool tree_cache_has_room(const struct tree_cache *cache, uint64_t bytes);
 void tree_cache_forget(struct tree_cache *cache, struct epoch_slot *slot, struct format_link link);
 /* In an epoch: the frame was used. */
 void tree_cache_touch(struct tree_cache *cache, struct tree_frame *frame);

@@ -16,6 +16,7 @@
 #include "tree/parent.h"
 #include "tree/session.h"
 #include "tree/unlink.h"
+#include "tree/walk.h"
 
 /* ---- the root ---- */
 
@@ -114,11 +115,14 @@ static int internal_fetch(struct tree_session *session, struct tree *tree, struc
         struct fabric_command read = pool_read_command(link.address, image, layout->geometry.internal_bytes);
         struct tree_hold hold;
         bool locked = attempt > TREE_PATIENCE;
+        const uint64_t began = attempt ? 0 : tree_walk_began(session);
         /* No session writes a node whose lock we hold, so a failed check is no torn read then. */
         int status = locked ? tree_lock(session, link.address, false, &read, 1, &hold)
                             : pool_execute(&session->pool, gaddr_node(link.address), &read, 1);
         if (!status)
             pool_read_settle(&read);
+        if (!status)
+            tree_walk_read(session, link.address, began);
         if (!status && locked) {
             struct fabric_command unlock[1];
             status = tree_unlock(session, &hold, unlock, 0);
@@ -152,7 +156,9 @@ struct descent {
     uint8_t at;              /* link's level */
     bool direct;
     uint32_t fresh; /* bit per level: fetched during this call (the root's parent: the root word was read) */
-    struct tree_frame *passing; /* list of what this call has fetched and the cache does not keep; owned */
+    struct tree_frame *passing;   /* list of what this call has fetched and the cache does not keep; owned */
+    struct tree_finding *finding; /* walk.h; NULL: only the path is wanted */
+    bool vain;                    /* a walk has not come to the end of the way: it is read from here on */
     /* DESCENT_GAP: just below this key; DESCENT_HELP: this is the missing separator, of sibling */
     struct format_key_copy bound;
     struct format_link sibling;
@@ -352,9 +358,39 @@ int tree_frame_fetch(struct tree_session *session, struct tree *tree, struct for
     return made ? 0 : pool_fail_memory(&session->pool);
 }
 
+/* The memory node is asked for what the descent lacks, where that saves reads. 0: nothing has come of it, and
+ * the way goes on as ever; TREE_WALKED; TREE_RESTART: the descent goes on with what was fetched. */
+static int ask_for_missing(struct tree_session *session, struct tree *tree, struct descent *descent)
+{
+    struct tree_finding *finding = descent->finding;
+    const bool find = finding && !descent->before && !descent->level;
+    const uint32_t reads = (uint32_t)descent->at - descent->level + find;
+    uint32_t levels;
+    if (descent->vain || !tree_walk_wanted(session, descent->link.address, reads))
+        return 0;
+    if (find && finding->later) {
+        finding->link = descent->link;
+        finding->level = descent->at;
+        return TREE_WALKED;
+    }
+    if (find && tree_walk_find(session, tree, descent->link, descent->at, descent->key, finding, &levels))
+        return TREE_WALKED;
+    if (!find)
+        levels = tree_walk_fetch(session, tree, descent->link, descent->at, descent->level, descent->key,
+                                 descent->before);
+    descent->fresh |= levels; /* as fetched during this call */
+    descent->vain = !(levels & 1u << (descent->level + 1));
+    return levels ? TREE_RESTART : 0;
+}
+
 /* Fetches the node that the descent lacks. */
 static int fetch_missing(struct tree_session *session, struct tree *tree, struct descent *descent)
 {
+    if (session->compute->walks) {
+        int asked = ask_for_missing(session, tree, descent);
+        if (asked)
+            return asked == TREE_RESTART ? 0 : asked;
+    }
     struct tree_frame *passing;
     int status = tree_frame_fetch(session, tree, descent->link, descent->at, &passing);
     if (passing) {
@@ -450,8 +486,13 @@ static int locate(struct tree_session *session, struct tree *tree, struct descen
 int tree_locate(struct tree_session *session, struct tree *tree, struct format_key key, bool before,
                 uint8_t level, struct tree_path *path)
 {
-    struct descent descent = {
-        .key = key, .before = before, .level = level, .head = format_key_head(key), .eight = key.length == 8};
+    struct descent descent = {.key = key,
+                              .before = before,
+                              .level = level,
+                              .head = format_key_head(key),
+                              .eight = key.length == 8,
+                              .finding = session->finding};
+    session->finding = NULL; /* what is located on the way is for something else */
     tree_passing_free(session->passing);
     session->passing = NULL;
     int status = locate(session, tree, &descent, path);

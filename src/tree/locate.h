@@ -18,7 +18,8 @@ struct tree_path {
     bool walked;               /* tree_path_right led here, from a node that ends at session->walked_past */
 };
 /* The node of `level` that covers the key, or with `before` what lies just below it. TREE_LOW: the tree is
- * not that high. */
+ * not that high. With session->finding, of which it takes notice once, it may be TREE_WALKED instead
+ * (walk.h). */
 int tree_locate(struct tree_session *session, struct tree *tree, struct format_key key, bool before,
                 uint8_t level, struct tree_path *path);
 /* The path led astray (to a dead or reused node): forgets the frame, or the root, that named it. */

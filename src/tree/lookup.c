@@ -21,6 +21,7 @@
 #include "tree/session.h"
 #include "tree/turn.h"
 #include "tree/unlink.h"
+#include "tree/walk.h"
 
 /*
  * A hit needs the bucket alone, a miss the header too. Read together they cost one round trip, and 64 bytes
@@ -315,6 +316,24 @@ static bool point_cached(struct point *point, int *status)
     return true;
 }
 
+/* Whether a memory node may answer instead of its leaf. Where entries and leaves are cached here, the leaf is
+ * read: what is cached of it needs a stamp of before (owned_cache.h). */
+static bool point_finds(const struct point *point)
+{
+    return point->session->compute->walks && !point->asked && !tree_owned_caches(point->session, point->tree);
+}
+
+/* A memory node's answer (R1, R2, by its own reading: docs/internals/walks.md). */
+static int point_found(struct point *point, const struct tree_finding *finding)
+{
+    miss_learn(point->session, !finding->found);
+    if (!finding->found)
+        return BANYAN_ENOTFOUND;
+    memcpy(point->value, finding->value, finding->length);
+    point->slot.value = (struct format_key){point->value, finding->length};
+    return 0;
+}
+
 /* One try under the right that was entered: 0 with the proven slot in point->slot, BANYAN_ENOTFOUND (with a
  * message only where the index was dropped), an error, TREE_FORWARD, or a verdict of turn.h. */
 static int point_try(struct point *point)
@@ -327,8 +346,12 @@ static int point_try(struct point *point)
         return tree_again(session, &cached) ? TREE_ANEW : cached;
     const uint64_t began = session->stats.cost.round_trips;
     for (;;) {
-        int status = tree_locate(session, point->tree, point->key, false, 0, &point->path);
+        struct tree_finding finding = {0};
         enum outcome outcome = AGAIN;
+        session->finding = point_finds(point) ? &finding : NULL;
+        int status = tree_locate(session, point->tree, point->key, false, 0, &point->path);
+        if (status == TREE_WALKED)
+            return point_found(point, &finding);
         for (unsigned attempt = 0; !status && outcome == AGAIN; attempt++) {
             gaddr leaf = point->path.link.address;
             if ((attempt && attempt % TREE_PATIENCE == 0) || (point->asked && point->settled != leaf))

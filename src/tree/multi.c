@@ -27,6 +27,7 @@
 #include "tree/owned_cache_use.h"
 #include "tree/session.h"
 #include "tree/turn.h"
+#include "tree/walk.h"
 
 /* Items under way together; what needs more than the plain case is done one by one afterwards. */
 #define BATCH 32u
@@ -49,6 +50,7 @@ struct batch_item {
     bool drains;                 /* ... but on its way from it (announce.h) */
     bool logged;                 /* ... and its changes go into the log */
     bool others;                 /* it is another's, and the owner is to be asked */
+    bool missing;                /* gets: its way is not cached; a memory node is asked */
     bool leased;                 /* gets: it is owned by some process, so the answer needs the read lease */
     struct fabric_process owner; /* then */
     size_t capacity;             /* gets: of the value's buffer */
@@ -82,6 +84,7 @@ struct tree_batch {
     struct tree_exchange exchanges[BATCH]; /* puts of others' ranges */
     bool leased;                           /* gets: some item is */
     struct tree_logged logged[BATCH];      /* puts of logged ranges */
+    struct tree_walk_key walks[BATCH];     /* gets whose ways are not cached */
     uint32_t count;
 };
 
@@ -213,6 +216,36 @@ static void get_unmerged(struct tree_batch *batch)
         entry->answered = true;
         entry->item->status =
             found == UNMERGED_DELETED ? BANYAN_ENOTFOUND : get_finish(batch, entry->item, &slot);
+    }
+}
+
+/* Keys whose ways are not cached: their memory nodes find them, all together. What has no answer is read by
+ * itself. */
+static void get_walked(struct tree_batch *batch)
+{
+    struct tree_walk_key *keys[BATCH];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct batch_item *entry = &batch->items[i];
+        if (!entry->missing || entry->answered || entry->deferred)
+            continue;
+        if (entry->owned && batch->tree->owned)
+            entry->deferred = true; /* its leaf is to be cached */
+        else
+            keys[count++] = &batch->walks[i];
+    }
+    if (count)
+        tree_walk_find_many(batch->session, batch->tree, keys, count);
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct batch_item *entry = &batch->items[i];
+        const struct tree_finding *finding = &batch->walks[i].finding;
+        const struct format_slot slot = {.value = {finding->value, finding->length}};
+        if (!entry->missing || entry->answered || entry->deferred)
+            continue;
+        entry->answered = batch->walks[i].answered;
+        entry->deferred = !entry->answered;
+        if (entry->answered)
+            entry->item->status = finding->found ? get_finish(batch, entry->item, &slot) : BANYAN_ENOTFOUND;
     }
 }
 
@@ -1002,12 +1035,16 @@ static void batch_fill(struct tree_batch *batch, struct tree_item **items, size_
         if (item->status)
             continue;
         struct batch_item *entry = &batch->items[batch->count];
+        struct tree_walk_key *walk = &batch->walks[batch->count];
         int status = tree_begin(batch->session, batch->tree);
+        *walk = (struct tree_walk_key){.key = item_key(item), .finding = {.later = true}};
         if (!status)
-            do
+            do {
+                batch->session->finding = put || !batch->session->compute->walks ? NULL : &walk->finding;
                 status = tree_locate(batch->session, batch->tree, item_key(item), false, 0, &entry->path);
-            while (tree_again(batch->session, &status));
-        if (status) {
+            } while (tree_again(batch->session, &status));
+        entry->missing = status == TREE_WALKED;
+        if (status && !entry->missing) {
             item->status = pool_not_done(&batch->session->pool, status);
             continue;
         }
@@ -1055,6 +1092,7 @@ static int batch_some(struct tree_session *session, struct tree *tree, struct tr
         put_batch(batch);
     } else {
         get_unmerged(batch);
+        get_walked(batch);
         get_in_place(batch);
         get_batch(batch);
         batch_forward(batch, false);

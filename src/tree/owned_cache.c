@@ -574,6 +574,11 @@ void owned_cache_inner_bytes(struct owned_cache *cache, int64_t more)
     atomic_add_relaxed(&cache->inner_bytes, (uint64_t)more);
 }
 
+bool owned_cache_has_room(const struct owned_cache *cache, uint64_t bytes)
+{
+    return owned_policy_fits(cache, bytes);
+}
+
 bool owned_cache_make_room(struct owned_cache *cache, struct epoch_slot *slot)
 {
     epoch_enter(slot);

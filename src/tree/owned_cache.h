@@ -177,6 +177,8 @@ void owned_cache_stop(struct owned_cache *cache, struct epoch_slot *slot);
 /* ---- the budget, for the cache of inner nodes (cache.c), which lets its own go by itself ---- */
 
 void owned_cache_inner_bytes(struct owned_cache *cache, int64_t more);
+/* Whether so many bytes more fit without anything going. A figure. */
+bool owned_cache_has_room(const struct owned_cache *cache, uint64_t bytes);
 /* Inner frames have grown: leaves or entries go, by the policy. True: an inner one should go. */
 bool owned_cache_make_room(struct owned_cache *cache, struct epoch_slot *slot);
 /* Of frames that were looked at, so many had not been used since the look before; and one of those was used

@@ -54,7 +54,7 @@ uint64_t owned_policy_bytes(const struct owned_cache *cache, enum owned_kind kin
     }
 }
 
-static bool fits(const struct owned_cache *cache, uint64_t bytes)
+bool owned_policy_fits(const struct owned_cache *cache, uint64_t bytes)
 {
     uint64_t used = bytes;
     for (int kind = 0; kind < OWNED_KINDS; kind++)
@@ -305,7 +305,7 @@ bool owned_policy_room(struct owned_cache *cache, struct epoch_slot *slot, enum 
                        uint64_t bytes)
 {
     for (unsigned i = 0; i < TRIES; i++) {
-        if (fits(cache, bytes))
+        if (owned_policy_fits(cache, bytes))
             return true;
         learn(cache);
         enum owned_kind gone = victim(cache, kind);
@@ -316,7 +316,7 @@ bool owned_policy_room(struct owned_cache *cache, struct epoch_slot *slot, enum 
         else
             evict_kind(cache, slot, gone);
     }
-    return fits(cache, bytes);
+    return owned_policy_fits(cache, bytes);
 }
 
 void owned_policy_saw_inner(struct owned_cache *cache, uint32_t seen, uint32_t cold)
@@ -349,7 +349,7 @@ static bool dinomo_value_room(struct owned_cache *cache, struct epoch_slot *slot
 {
     if (!promotes(cache, bytes, hits))
         return false;
-    while (!fits(cache, bytes))
+    while (!owned_policy_fits(cache, bytes))
         if (owned_policy_bytes(cache, OWNED_ENTRIES) <= OWNED_SEGMENT_BYTES || !evict_entries(cache, slot))
             return false;
     atomic_add_relaxed(&cache->promotions, 1);
@@ -363,7 +363,7 @@ static bool banyan_value_room(struct owned_cache *cache, struct epoch_slot *slot
     if (owned_policy_random(cache) % SAMPLE_STEP == 0)
         sample_leaves(cache, 1); /* what they are worth must be known */
     learn(cache);
-    for (unsigned i = 0; i < TRIES && !fits(cache, bytes); i++) {
+    for (unsigned i = 0; i < TRIES && !owned_policy_fits(cache, bytes); i++) {
         enum owned_kind kind = cheapest(cache, OWNED_VALUES);
         if (kind != OWNED_VALUES && kind != OWNED_KINDS && may_pass(cache, bytes)) {
             if (!evict_kind(cache, slot, kind))
@@ -377,7 +377,7 @@ static bool banyan_value_room(struct owned_cache *cache, struct epoch_slot *slot
             return false;
         cool_value(cache);
     }
-    return fits(cache, bytes);
+    return owned_policy_fits(cache, bytes);
 }
 
 bool owned_policy_value_room(struct owned_cache *cache, struct epoch_slot *slot, uint64_t bytes,
@@ -385,7 +385,7 @@ bool owned_policy_value_room(struct owned_cache *cache, struct epoch_slot *slot,
 {
     if (bytes > cache->settings.bytes / KEEP)
         return false;
-    if (fits(cache, bytes) &&
+    if (owned_policy_fits(cache, bytes) &&
         (cache->settings.policy != TREE_CACHE_DINOMO || !atomic_load_relaxed(&cache->filled)))
         return true;
     atomic_store_relaxed(&cache->filled, true); /* an estimate */
@@ -400,7 +400,7 @@ static void demote_values(struct owned_cache *cache, struct epoch_slot *slot)
     uint64_t random = owned_policy_random(cache);
     if (!cache->values || random % OWNED_SEGMENT_BYTES >= ENTRY_ABOUT)
         return;
-    while (!fits(cache, OWNED_SEGMENT_BYTES)) {
+    while (!owned_policy_fits(cache, OWNED_SEGMENT_BYTES)) {
         if (!evict_kind(cache, slot, OWNED_VALUES))
             return;
         atomic_add_relaxed(&cache->demotions, 1);
@@ -411,7 +411,7 @@ static void demote_values(struct owned_cache *cache, struct epoch_slot *slot)
 void owned_policy_full_set(struct owned_cache *cache, struct epoch_slot *slot, uint32_t counted,
                            uint32_t cold)
 {
-    if (fits(cache, OWNED_SEGMENT_BYTES)) {
+    if (owned_policy_fits(cache, OWNED_SEGMENT_BYTES)) {
         owned_entries_grow(cache->entries);
         return;
     }
@@ -427,12 +427,12 @@ void owned_policy_full_set(struct owned_cache *cache, struct epoch_slot *slot, u
     if (random / SAMPLE_STEP % GROW_STEP || cheapest(cache, OWNED_ENTRIES) == OWNED_ENTRIES ||
         !may_pass(cache, OWNED_SEGMENT_BYTES))
         return;
-    for (unsigned i = 0; i < TRIES && !fits(cache, OWNED_SEGMENT_BYTES); i++) {
+    for (unsigned i = 0; i < TRIES && !owned_policy_fits(cache, OWNED_SEGMENT_BYTES); i++) {
         enum owned_kind kind = cheapest(cache, OWNED_ENTRIES);
         if (kind == OWNED_ENTRIES || kind == OWNED_KINDS || !evict_kind(cache, slot, kind))
             return; /* entries replace each other */
     }
-    if (fits(cache, OWNED_SEGMENT_BYTES))
+    if (owned_policy_fits(cache, OWNED_SEGMENT_BYTES))
         owned_entries_grow(cache->entries);
 }
 
@@ -443,7 +443,7 @@ bool owned_policy_wants_leaf(struct owned_cache *cache)
         return (double)(random >> 11) * 0x1p-53 < cache->settings.admission;
     if (!cache->frames)
         return false;
-    if (fits(cache, owned_frames_size(cache->frames)))
+    if (owned_policy_fits(cache, owned_frames_size(cache->frames)))
         return true;
     if (random / 64 % LOOK_STEP == 0)
         sample_leaves(cache,
@@ -458,6 +458,6 @@ bool owned_policy_wants_entry(const struct owned_cache *cache)
 {
     /* An entry saves the descent and the search in the leaf. Beside long values it is small: the leaf's room
      * is better used by some of those. */
-    return cache->values || fits(cache, cache->settings.bytes / SPARE) ||
+    return cache->values || owned_policy_fits(cache, cache->settings.bytes / SPARE) ||
            worth(cache, OWNED_LEAVES) * TWICE < worth(cache, OWNED_ENTRIES);
 }

@@ -55,6 +55,8 @@ struct owned_cache {
 
 uint64_t owned_policy_random(struct owned_cache *cache);
 uint64_t owned_policy_bytes(const struct owned_cache *cache, enum owned_kind kind);
+/* Whether so many more bytes fit without anything going. A figure. */
+bool owned_policy_fits(const struct owned_cache *cache, uint64_t bytes);
 /* Room for so many more bytes of a kind: what is worth least goes. False: there is none to be had. */
 bool owned_policy_room(struct owned_cache *cache, struct epoch_slot *slot, enum owned_kind kind,
                        uint64_t bytes);

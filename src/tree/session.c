@@ -14,6 +14,7 @@
 #include "tree/announce.h"
 #include "tree/index.h"
 #include "tree/locate.h"
+#include "tree/walk.h"
 
 /* ---- life ---- */
 
@@ -31,6 +32,8 @@ int tree_compute_create(struct tree_compute **out, struct fabric *fabric,
     int status = pool_create(&compute->pool, fabric, (enum pool_combine)switches->combine, error);
     if (!status && !compute->locks)
         status = error_set(error, BANYAN_ENOMEM, "no memory for a compute node's lock table");
+    if (!status)
+        status = tree_walks_create(&compute->walks, fabric, switches, error);
     if (status) {
         tree_compute_destroy(compute);
         return status;
@@ -46,6 +49,7 @@ void tree_compute_destroy(struct tree_compute *compute)
     if (compute->locks)
         tree_lock_table_destroy(compute->locks);
     pool_destroy(compute->pool);
+    tree_walks_destroy(compute->walks);
     free(compute);
 }
 
@@ -97,6 +101,8 @@ void tree_session_destroy(struct tree_session *session)
     free(session->spare);
     free(session->wide);
     free(session->apply);
+    free(session->walk_request);
+    free(session->walk_reply);
     free(session->batch);
     free(session->list);
     free(session->order);

@@ -27,6 +27,7 @@
 #define TREE_FOREIGN  8  /* a leaf of another row is in the way, half done: session->foreign */
 #define TREE_WAIT     9  /* the range is on its way to another owner, or its owner refused: later */
 #define TREE_BY_LOCK  11 /* not done in place: the leaf's lock has to be taken (in_place.h) */
+#define TREE_WALKED   12 /* session->finding has its answer */
 #define TREE_LAPSED   10 /* O2: it was answered from the cache, and the read lease has lapsed */
 
 /* How often one node is read again before its lock is taken, to tell a busy node from a corrupt one. */
@@ -46,7 +47,9 @@ struct tree_leaf_order;
 struct tree_lock_table;
 struct tree_rights;
 struct tree_row;
+struct tree_finding;
 struct tree_table;
+struct tree_walks;
 
 struct tree_compute {
     struct pool *pool; /* owned */
@@ -60,7 +63,8 @@ struct tree_compute {
     uint64_t deaths;                        /* of leaves, by this process (parent.h); atomic */
     struct tree_forward forward;            /* set before any table names another owner */
     void *forward_context;
-    struct tree_log log; /* set before any table has a logged row */
+    struct tree_walks *walks; /* owned; NULL: memory nodes are not asked to walk */
+    struct tree_log log;      /* set before any table has a logged row */
     void *log_context;
 };
 
@@ -140,6 +144,10 @@ struct tree_session {
     uint32_t spare_capacity;
     uint8_t *wide; /* many leaves: scans and multi-gets */
     size_t wide_capacity;
+    struct tree_finding *finding;       /* of the operation under way: walk.h; NULL: it wants a path */
+    uint8_t *walk_request, *walk_reply; /* of walk.c; owned */
+    uint32_t walk_request_capacity, walk_reply_capacity;
+    uint64_t walk_draws;
     struct tree_batch *batch; /* of multi.c; owned */
     struct tree_apply *apply; /* of apply.c; owned */
     struct fabric_command

@@ -14,6 +14,7 @@ static const char *const release_choices[] = {"write", "faa", NULL};
 static const char *const write_choices[] = {"slot", "node", NULL};
 static const char *const read_choices[] = {"bucket", "leaf", NULL};
 const char *const tree_cache_policies[] = {"inner", "dex", "dinomo", "banyan", NULL};
+const char *const tree_walks_shares[] = {"auto", NULL}; /* TREE_WALKS_AUTO */
 static const char *const ownership_choices[] = {"off", "all", NULL};
 
 #define FIELD(name) offsetof(struct tree_switches, name)
@@ -62,6 +63,9 @@ const struct option_entry tree_switches_table[] = {
     {"ownership", OPTION_CHOICE, FIELD(ownership), 0, 0, ownership_choices, NULL,
      "whether this process has the right to all leaves of the indexes that it opens, and so takes no global "
      "locks for them: off, or all, which is right only where no other process uses the pool"},
+    {"walks", OPTION_SHARE, FIELD(walks), 0, 100, tree_walks_shares, "auto|never|always|PERCENT",
+     "ways whose levels are not cached are left to the memory node's CPU: never, always, so many percent of "
+     "them, or auto, as it pays by what both ways took of late (Cell §2.5, DEX §6.1)"},
     {NULL, OPTION_END, 0, 0, 0, NULL, NULL, NULL},
 };
 
@@ -131,6 +135,7 @@ int tree_switches_preset(struct tree_switches *switches, const char *name, struc
         switches->shortcuts_only = false;
         switches->ownership = TREE_OWNERSHIP_OFF;
         switches->unlogged = false;
+        switches->walks = TREE_WALKS_NEVER;
         return 0;
     }
     return error_set(

@@ -39,6 +39,10 @@ enum tree_cache_policy {
     TREE_CACHE_BANYAN, /* all: what saves most round trips for its bytes */
 };
 enum tree_ownership { TREE_OWNERSHIP_OFF, TREE_OWNERSHIP_ALL };
+/* How many of the ways whose levels are not cached are left to memory nodes: percent, or by the selector. */
+#define TREE_WALKS_NEVER  0
+#define TREE_WALKS_ALWAYS 100
+#define TREE_WALKS_AUTO   101
 
 struct tree_switches {
     int combine; /* enum pool_combine: off; writes: write-back + unlock (the paper); all: lock + read too */
@@ -59,10 +63,13 @@ struct tree_switches {
     double admission;      /* cache policy dex: how likely a leaf that was fetched is cached */
     bool shortcuts_only;   /* cache policies dinomo and banyan: no values that cost more than a shortcut */
     int ownership; /* enum tree_ownership; all: every index that is opened is this process's (rights.h) */
+    int walks;     /* TREE_WALKS_NEVER to TREE_WALKS_ALWAYS, TREE_WALKS_AUTO */
 };
 extern const struct option_entry tree_switches_table[];
 /* Of enum tree_cache_policy, NULL-terminated. */
 extern const char *const tree_cache_policies[];
+/* Choices of an OPTION_SHARE of walks, from 0 to 100 percent. */
+extern const char *const tree_walks_shares[];
 /* "fg", "fg+", "+combine", "+onchip", "+hierarchical", "sherman", "banyan"; leaves cache_bytes alone.
  * BANYAN_EINVAL with the list. */
 int tree_switches_preset(struct tree_switches *switches, const char *name, struct error *error);
@@ -298,10 +305,21 @@ struct tree_stats {
                             unknown outcome that no operation tells of: entries of the log that are
                             merged, and borders that were cut short */
     uint64_t combined;   /* operations of other tasks that this one did under its lock */
+    uint64_t walks;      /* requests to memory nodes to go down the tree */
+    uint64_t walks_answered; /* keys that these have answered */
+    uint64_t walks_busy;     /* requests that were turned away */
 };
 /* They go on counting: copy what is to stay. */
 const struct tree_stats *tree_session_stats(const struct tree_session *session);
 void tree_session_stats_reset(struct tree_session *session);
+/* What is known of walks at one memory node. */
+struct tree_walks_figures {
+    uint64_t walk_ns, read_ns; /* what a walk takes, and a READ: moving averages; 0: not measured */
+    double share;              /* of walks, as it stands */
+    uint64_t walks, reads;     /* decisions so far */
+};
+void tree_walks_figures(const struct tree_compute *compute, uint16_t node,
+                        struct tree_walks_figures *figures);
 struct tree_cache_kind {
     uint64_t hits, misses; /* misses: wanted, and not found */
     uint64_t count, bytes;

@@ -279,10 +279,12 @@ static void section_banyan(struct figures *f)
             &f->text,
             "memory_node%u:connected=%d,pool_bytes=%" PRIu64 ",used_bytes=%" PRIu64 ",compute_nodes=%" PRIu64
             ",fenced=%" PRIu64 ",rdma=%d,queue_pairs=%" PRIu64 ",log_bytes=%" PRIu64 ",log_segments=%" PRIu64
-            ",durability=%s,disk_failed=%d,disk_syncs=%" PRIu64 "\r\n",
+            ",durability=%s,disk_failed=%d,disk_syncs=%" PRIu64 ",walks=%" PRIu64 ",walk_nodes=%" PRIu64
+            ",walks_busy=%" PRIu64 ",walk_cpu_usec=%" PRIu64 "\r\n",
             i, state.connected, status.pool_bytes, status.bytes_used, status.compute_nodes,
             status.fenced_total, status.nic != 0, status.nic_queues, status.log_bytes, status.log_segments,
-            durability_name(&status), status.disk_failed != 0, status.disk_syncs_total);
+            durability_name(&status), status.disk_failed != 0, status.disk_syncs_total, status.walks_total,
+            status.walk_nodes_total, status.walk_busy_total, status.walk_cpu_ns_total / 1000);
     }
 }
 
