@@ -198,6 +198,9 @@ void world_stats(const struct world *world, struct tree_stats *stats)
         stats->snapshot_handovers += one->snapshot_handovers;
         stats->unfinished += one->unfinished;
         stats->combined += one->combined;
+        stats->walks += one->walks;
+        stats->walks_answered += one->walks_answered;
+        stats->walks_busy += one->walks_busy;
     }
 }
 

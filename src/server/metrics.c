@@ -81,6 +81,9 @@ static void index_counters(const struct server_stats *stats, FILE *out)
     counter(out, "banyan_lock_handovers_total", "Locks passed on within this compute node.", tree->handovers);
     counter(out, "banyan_writes_combined_total",
             "Writes done by the holder of the lock that they waited for.", tree->combined);
+    counter(out, "banyan_walks_total", "Requests to memory nodes to go down the index.", tree->walks);
+    counter(out, "banyan_walks_answered_total", "Keys that these have answered.", tree->walks_answered);
+    counter(out, "banyan_walks_busy_total", "Such requests that were turned away.", tree->walks_busy);
     counter(out, "banyan_records_written_total", "Records written.", stats->store.records_written);
     counter(out, "banyan_records_freed_total", "Records freed.", stats->store.records_freed);
     counter(out, "banyan_record_retries_total", "Records overwritten while they were read.",
@@ -328,6 +331,29 @@ static void memory_families(struct server *server, FILE *out)
                   "Bytes of them that are segments of owners' logs.", MEMORY_LOGS);
 }
 
+/* What this compute node knows of walks at each memory node: the share, and what both ways take. */
+static void walk_families(struct server *server, FILE *out)
+{
+    static const struct {
+        const char *name, *help;
+    } families[] = {
+        {"banyan_walk_share", "Share of searches with levels that are not cached that the memory node gets."},
+        {"banyan_walk_seconds", "What a walk takes, a moving average."},
+        {"banyan_walk_read_seconds", "What a READ of an inner node takes, a moving average."},
+    };
+    for (unsigned family = 0; family < sizeof families / sizeof *families; family++) {
+        family_begin(out, families[family].name, "gauge", families[family].help);
+        for (unsigned i = 0; i < server_memory_nodes(server); i++) {
+            struct server_memory_state state;
+            struct memory_status_reply status;
+            server_memory_state(server, i, &state, &status);
+            const double values[] = {state.walks.share, (double)state.walks.walk_ns / 1e9,
+                                     (double)state.walks.read_ns / 1e9};
+            fprintf(out, "%s{node=\"%u\"} %.9g\n", families[family].name, i, values[family]);
+        }
+    }
+}
+
 /* What outlives power, where something does. */
 static void disk_families(const struct server *server, FILE *out)
 {
@@ -371,6 +397,7 @@ void metrics_compute(void *context, FILE *out)
     log_seconds(&stats, out);
     disk_families(server, out);
     memory_families(server, out);
+    walk_families(server, out);
     command_families(server, out);
 }
 

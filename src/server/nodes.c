@@ -62,6 +62,7 @@ void server_memory_state(struct server *server, unsigned number, struct server_m
     struct server_node *node = &server->nodes[number];
     memset(state, 0, sizeof *state);
     state->node = (uint16_t)number;
+    tree_walks_figures(server->compute, state->node, &state->walks);
     spinlock_lock(&node->lock);
     state->connected = node->connected;
     memcpy(state->trouble, node->trouble, sizeof state->trouble);

@@ -142,6 +142,7 @@ struct server_memory_state {
     uint16_t node;
     bool connected;
     struct memory_status_reply *status; /* NULL: it has never answered */
+    struct tree_walks_figures walks;    /* of this compute node there, now */
     char trouble[256];
 };
 unsigned server_memory_nodes(struct server *server);

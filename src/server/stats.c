@@ -19,6 +19,9 @@ static void stats_add(struct tree_stats *sum, const struct tree_stats *stats)
     sum->snapshot_handovers += stats->snapshot_handovers;
     sum->unfinished += stats->unfinished;
     sum->combined += stats->combined;
+    sum->walks += stats->walks;
+    sum->walks_answered += stats->walks_answered;
+    sum->walks_busy += stats->walks_busy;
 }
 
 void server_thread_publish(struct server_thread *thread)

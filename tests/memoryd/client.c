@@ -61,6 +61,7 @@ int site_open(struct site *site, const struct site_options *options)
                                      .busy_poll = options->busy_poll,
                                      .secret_length = options->secret != NULL ? strlen(options->secret) : 0,
                                      .threads = options->threads != 0 ? options->threads : 2,
+                                     .walk_threads = options->walk_threads,
                                      .lease_ms_min = options->lease_ms_min,
                                      .connections_max = options->connections_max,
                                      .engine = options->engine,

@@ -28,7 +28,7 @@ struct site_options {
     const char *secret;
     struct net_tls *tls;
     uint32_t lease_ms_min, connections_max;
-    unsigned threads;
+    unsigned threads, walk_threads;
 };
 #define SITE_NODE    3u
 #define SITE_CLUSTER UINT64_C(77)

@@ -280,11 +280,13 @@ static void section_banyan(struct figures *f)
             "memory_node%u:connected=%d,pool_bytes=%" PRIu64 ",used_bytes=%" PRIu64 ",compute_nodes=%" PRIu64
             ",fenced=%" PRIu64 ",rdma=%d,queue_pairs=%" PRIu64 ",log_bytes=%" PRIu64 ",log_segments=%" PRIu64
             ",durability=%s,disk_failed=%d,disk_syncs=%" PRIu64 ",walks=%" PRIu64 ",walk_nodes=%" PRIu64
-            ",walks_busy=%" PRIu64 ",walk_cpu_usec=%" PRIu64 "\r\n",
+            ",walks_busy=%" PRIu64 ",walk_cpu_usec=%" PRIu64
+            ",walk_share=%.3f,walk_usec=%.1f,walk_read_usec=%.1f\r\n",
             i, state.connected, status.pool_bytes, status.bytes_used, status.compute_nodes,
             status.fenced_total, status.nic != 0, status.nic_queues, status.log_bytes, status.log_segments,
             durability_name(&status), status.disk_failed != 0, status.disk_syncs_total, status.walks_total,
-            status.walk_nodes_total, status.walk_busy_total, status.walk_cpu_ns_total / 1000);
+            status.walk_nodes_total, status.walk_busy_total, status.walk_cpu_ns_total / 1000,
+            state.walks.share, (double)state.walks.walk_ns / 1e3, (double)state.walks.read_ns / 1e3);
     }
 }
 
