@@ -195,7 +195,7 @@ void sim_params_default(struct sim_params *params)
         .rpc_cores = 1,
         .rpc_ns = 2000,
         .walk_ns = 200,
-        .walk_node_ns = 700,
+        .walk_node_ns = 880,
         .receive_ns = 50,
         .read_lease_ns = 50000000,
         .peer_timeout_ns = 10000000,

@@ -77,7 +77,7 @@ const struct sim_param_basis sim_params_basis[] = {
     ESTIMATE("rpc-ns", 500, 5000, "receive, handle and answer one message"),
     ESTIMATE("walk-ns", 50, 500, "measured on another CPU (below); it depends on the reply's length"),
     ESTIMATE(
-        "walk-node-ns", 300, 1500,
+        "walk-node-ns", 400, 1800,
         "measured on another CPU (below) with nodes in its caches; high: each of a node's lines from DRAM"),
     ESTIMATE("receive-ns", 10, 150,
              "eRPC: a core handles up to 10 M/s of small RPCs, 100 ns for all of one; high: a buffer that is "

@@ -30,6 +30,8 @@ static const struct {
     [MICRO_LOG_ENTRY] = {"log-entry", "entry", "not charged",
                          "an entry put into a frame of an owner's log, which is sealed"},
     [MICRO_LOG_SCAN] = {"log-scan", "entry", "not charged", "an entry found by the scan of a log's segment"},
+    [MICRO_WALK_NODE] = {"walk-node", "node", "walk-node-ns",
+                         "a memory node's walk: a node copied, proven, searched"},
 };
 
 static int compare(const void *a, const void *b)
@@ -163,7 +165,7 @@ int main(int argc, char **argv)
     argp_parse(&argp, argc, argv, 0, NULL, &settings);
     cpu_model(cpu, sizeof cpu);
     bool done = micro_cores(settings.rounds, results) && micro_nodes(settings.rounds, results) &&
-                micro_log(settings.rounds, results);
+                micro_log(settings.rounds, results) && micro_walk(settings.rounds, results);
     if (done && settings.json)
         done = print_json(cpu, settings.rounds, results);
     else if (done)

@@ -21,6 +21,7 @@ enum micro_name {
     MICRO_INNER_SEARCH,
     MICRO_LOG_ENTRY,
     MICRO_LOG_SCAN,
+    MICRO_WALK_NODE,
     MICRO_NAMES
 };
 
@@ -48,5 +49,7 @@ bool micro_cores(uint32_t rounds, struct micro_result results[MICRO_NAMES]);
 bool micro_nodes(uint32_t rounds, struct micro_result results[MICRO_NAMES]);
 /* On the calling thread: MICRO_LOG_ENTRY, MICRO_LOG_SCAN. False: no memory. */
 bool micro_log(uint32_t rounds, struct micro_result results[MICRO_NAMES]);
+/* On the calling thread: MICRO_WALK_NODE. False: no memory. */
+bool micro_walk(uint32_t rounds, struct micro_result results[MICRO_NAMES]);
 
 #endif

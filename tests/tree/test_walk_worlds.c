@@ -69,7 +69,7 @@ static void measure(struct world_task *task)
     costs->batch = *tree_session_stats(task->session);
 }
 
-static void run(struct world_options *options, int walks, struct costs *costs)
+static void run(const struct world_options *options, int walks, struct costs *costs)
 {
     struct world world;
     struct tree_switches switches = {0};
@@ -77,12 +77,13 @@ static void run(struct world_options *options, int walks, struct costs *costs)
     assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
     switches.cache_bytes = options->cache_bytes;
     switches.walks = walks;
-    options->switches = &switches;
-    options->compute_nodes = 2;
-    options->geometry.leaf_bytes = 512;
-    options->geometry.internal_bytes = 512;
+    struct world_options one = *options;
+    one.switches = &switches;
+    one.compute_nodes = 2;
+    one.geometry.leaf_bytes = 512;
+    one.geometry.internal_bytes = 512;
     *costs = (struct costs){.walked = 0};
-    int status = world_create(&world, options);
+    int status = world_create(&world, &one);
     world.context = costs;
     status = status ? status : world_run_one(&world, 0, fill);
     status = status ? status : world_run_one(&world, 1, measure);
@@ -93,7 +94,6 @@ static void run(struct world_options *options, int walks, struct costs *costs)
     }
     error = world.error;
     world_destroy(&world);
-    options->switches = NULL;
     if (status)
         fail_msg("%d: %s", status, error.text);
 }
