@@ -117,37 +117,38 @@ static struct walk *next_walk(struct memoryd_walks *walks)
     }
 }
 
-/* The walk's bytes are this thread's while it runs. */
-static void carry_out(struct walk_thread *thread, struct walk *walk)
+/* The reply in memory of its own; NULL with a status. */
+static uint8_t *carry_out(struct walk_thread *thread, const struct walk *walk, int *status, size_t *length)
 {
-    size_t length = 0;
-    int status =
-        memory_walk(thread->walker, walk->bytes, walk->length, thread->reply, sizeof thread->reply, &length);
-    uint8_t *reply = !status ? malloc(length) : NULL;
-    if (!status && !reply)
-        status = BANYAN_ENOMEM;
+    *status =
+        memory_walk(thread->walker, walk->bytes, walk->length, thread->reply, sizeof thread->reply, length);
+    uint8_t *reply = !*status ? malloc(*length) : NULL;
+    if (!*status && !reply)
+        *status = BANYAN_ENOMEM;
     if (reply)
-        memcpy(reply, thread->reply, length);
-    free(walk->bytes);
-    walk->bytes = reply;
-    walk->length = reply ? length : 0;
-    walk->status = status;
+        memcpy(reply, thread->reply, *length);
+    return reply;
 }
 
-static void finish(struct memoryd_walks *walks, struct walk *walk)
+/* Its request is this thread's until then; nothing of the walk is afterwards. */
+static void finish(struct memoryd_walks *walks, struct walk *walk, int status, uint8_t *reply, size_t length)
 {
     struct memoryd *daemon = walks->daemon;
     spinlock_lock(&walks->lock);
+    uint8_t *request = walk->bytes;
     const unsigned thread = walk->thread;
     bool wanted = walk->state == WALK_RUNNING;
+    walk->bytes = reply;
+    walk->length = reply ? length : 0;
+    walk->status = status;
     if (wanted)
         walk->state = WALK_DONE;
     else
         release(walks, walk);
     spinlock_unlock(&walks->lock);
-    if (!wanted || thread >= daemon->loop_count)
-        return;
-    memoryd_loop_walked(&daemon->loops[thread]);
+    free(request);
+    if (wanted && thread < daemon->loop_count)
+        memoryd_loop_walked(&daemon->loops[thread]);
 }
 
 static void walks_main(void *argument)
@@ -155,8 +156,10 @@ static void walks_main(void *argument)
     struct walk_thread *thread = argument;
     struct walk *walk;
     while ((walk = next_walk(thread->walks)) != NULL) {
-        carry_out(thread, walk);
-        finish(thread->walks, walk);
+        size_t length = 0;
+        int status;
+        uint8_t *reply = carry_out(thread, walk, &status, &length);
+        finish(thread->walks, walk, status, reply, length);
         atomic_store_relaxed(&thread->cpu_ns, clock_thread_ns()); /* a count */
     }
 }
