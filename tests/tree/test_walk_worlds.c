@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include <inttypes.h>
@@ -185,14 +186,18 @@ static void churn_over_tcp(void **state)
     churn(false, 2, TREE_WALKS_AUTO);
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest simulated[] = {
         cmocka_unit_test(costs_in_virtual_time),
-        cmocka_unit_test(costs_over_tcp),
         cmocka_unit_test(churn_in_virtual_time),
+    };
+    const struct CMUnitTest real[] = {
+        cmocka_unit_test(costs_over_tcp),
         cmocka_unit_test(churn_over_tcp),
     };
-    setenv("BANYAN_FABRIC", "tcp", 1); /* the worlds in real time */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (count == 2 && !strcmp(arguments[1], "sim"))
+        return cmocka_run_group_tests(simulated, NULL, NULL);
+    setenv("BANYAN_FABRIC", "tcp", 1);
+    return cmocka_run_group_tests(real, NULL, NULL);
 }
