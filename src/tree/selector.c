@@ -7,6 +7,11 @@
 /* Fewer samples than these are no distribution, and no estimate. */
 #define DISTRIBUTION 16u
 #define ESTIMATE     4u
+/* Of the first samples, one that is so many times the least is an outlier: it would be in the mean for long.
+ */
+#define FIRST_TIMES 10
+/* A way with a smaller share than this counts as if it had so much: else the share would hardly leave it. */
+#define RARE 0.05
 /* Over so many samples the share moves faster at first, up to so many times. */
 #define HURRY       2000u
 #define HURRY_TIMES 10
@@ -35,8 +40,12 @@ static double window_mean(const struct selector_window *window)
 
 static bool is_outlier(const struct selector_window *window, double sample, double outlier)
 {
-    if (window->count < DISTRIBUTION)
-        return false;
+    if (window->count < DISTRIBUTION) {
+        double least = sample;
+        for (uint32_t i = 0; i < window->count; i++)
+            least = fmin(least, window->samples[i]);
+        return sample > FIRST_TIMES * least;
+    }
     const double mean = window_mean(window);
     double variance = window->squares / window->count - mean * mean;
     /* Where all samples are alike, a hundredth of them is no outlier yet. */
@@ -121,7 +130,7 @@ static double advantage(const struct selector *selector)
 static void adjust(struct selector *selector, double weight)
 {
     const double explore = selector->options.explore, share = selector->share;
-    const double rarer = fmin(share, 1 - share);
+    const double rarer = fmax(fmin(share, 1 - share), RARE);
     if (!estimated(selector))
         return;
     double step = selector->options.step;

@@ -561,7 +561,7 @@ static void test_openings(void **state)
     assert_int_equal(hello_of(&site, (struct wire_hello){.version = WIRE_VERSION + 1}, NULL, sentence),
                      BANYAN_EVERSION);
     assert_non_null(strstr(sentence, ours));
-    assert_non_null(strstr(sentence, "7"));
+    assert_non_null(strstr(sentence, "8"));
     assert_int_equal(hello_of(&site, (struct wire_hello){.role = 9}, NULL, sentence), BANYAN_EINVAL);
     assert_non_null(strstr(sentence, "role 9"));
     assert_int_equal(hello_of(&site, (struct wire_hello){.role = WIRE_DATA}, NULL, sentence), BANYAN_EFENCED);
