@@ -15,9 +15,9 @@
 
 #include "program.h"
 
-static const char *const parts[] = {"line-pass",    "image-line",  "slot-check",
-                                    "entry-sort",   "entry-visit", "checksum-line",
-                                    "inner-search", "log-entry",   "log-scan"};
+static const char *const parts[] = {"line-pass",   "image-line",    "slot-check",   "entry-sort",
+                                    "entry-visit", "checksum-line", "inner-search", "log-entry",
+                                    "log-scan",    "walk-node"};
 #define PARTS (sizeof parts / sizeof *parts)
 
 static bool two_cpus(void)
