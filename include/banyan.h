@@ -283,7 +283,11 @@ struct banyan_geometry {
                                 * no more than is written at once: on RDMA, the path MTU */
     uint32_t inline_key_bytes; /* variable keys: the longest remainder kept in a slot; what is longer has a
                                   block of its own. At least 16 where key_bytes is more. 0: 24 */
+    /* Levels of the subtrees whose nodes lie on one memory node together, 1 to 7. 0: nodes are spread over
+     * all memory nodes. BANYAN_SUBTREE_DEFAULT: so many that a subtree has about 64 MiB. */
+    uint32_t subtree_levels;
 };
+#define BANYAN_SUBTREE_DEFAULT 255u
 
 /* Creates an index and opens it. geometry may be NULL: variable keys, key_bytes 0, and variable values up to
  * 64 MiB in records: such as the RESP server's own, which is the index "redis". BANYAN_EEXIST, BANYAN_EINVAL

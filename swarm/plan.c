@@ -105,6 +105,7 @@ void swarm_plan_geometry(const struct swarm_plan *plan, struct format_geometry *
                                  .inline_key_bytes = (uint8_t)plan->inline_key_bytes,
                                  .value_bytes = (uint8_t)plan->value_bytes,
                                  .value_variable = plan->value_variable,
+                                 .subtree_levels = (uint8_t)plan->subtree_levels,
                                  .content = plan->records ? FORMAT_CONTENT_STORE : FORMAT_CONTENT_PLAIN};
 }
 

@@ -30,7 +30,7 @@ struct swarm_plan {
     bool records;  /* a store above it */
     int key_kind;  /* enum format_key_kind */
     int leaf_kind; /* enum format_leaf_kind */
-    uint32_t key_bytes, inline_key_bytes, value_bytes, leaf_bytes, internal_bytes;
+    uint32_t key_bytes, inline_key_bytes, value_bytes, leaf_bytes, internal_bytes, subtree_levels;
     bool value_variable, long_keys;
     struct tree_switches switches;
     /* what happens to it */

@@ -247,6 +247,14 @@ static void draw_walks(struct swarm_plan *plan, uint64_t seed)
         plan->switches.cache_bytes = UINT64_C(2048) << random_below(&random, 4);
 }
 
+/* Placed subtrees in some plans, small ones, so that there are many. From dice of its own. */
+static void draw_placement(struct swarm_plan *plan, uint64_t seed)
+{
+    struct random random;
+    random_seed(&random, random_mix(seed ^ UINT64_C(0x91ace)));
+    plan->subtree_levels = random_chance(&random, 0.25) ? 1 + (uint32_t)random_below(&random, 3) : 0;
+}
+
 /* How long a heartbeat takes and its echo. A lease that is not longer is over before the echo is there, so it
  * never lives, and no process may ever answer from its cache. */
 static uint32_t heartbeat_ns(const struct sim_params *params)
@@ -333,6 +341,7 @@ void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed)
         draw_walks(plan, seed);
         draw_leaf_kind(plan, seed);
         draw_cache_levels(plan, seed);
+        draw_placement(plan, seed);
         draw_ranges(plan, seed);
     } while (swarm_plan_check(plan, &error)); /* some geometries do not fit together */
     if (plan->records && plan->ranges && plan->log)

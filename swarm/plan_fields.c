@@ -45,6 +45,8 @@ const struct option_entry swarm_plan_table[] = {
           "an entry goes to the bucket of its key, or to any slot of its leaf"),
     ENTRY("internal-bytes", OPTION_U32, internal_bytes, 0, 4096, NULL, "bytes",
           "of an internal node; 0: the default"),
+    ENTRY("subtree-levels", OPTION_U32, subtree_levels, 0, 7, NULL, NULL,
+          "of subtrees that lie on one memory node; 0: nodes are spread"),
     ENTRY("kills", OPTION_U32, kills, 0, 100, NULL, NULL, "compute nodes that die"),
     ENTRY("kill-at-effect", OPTION_BOOL, kill_at_effect, 0, 0, NULL, NULL,
           "they die between two commands of a list, else at any instant"),

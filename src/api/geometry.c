@@ -4,6 +4,10 @@
  */
 #include "api/index.h"
 
+#include <assert.h>
+
+static_assert(BANYAN_SUBTREE_DEFAULT == FORMAT_SUBTREE_DEFAULT, "it is passed on");
+
 #define LONG_KEY_BYTES    64u
 #define LONG_KEY_INTERNAL 4096u
 
@@ -24,6 +28,7 @@ static int geometry_of_records(struct banyan_session *session, const struct bany
         geometry->inline_key_bytes = (uint8_t)given->inline_key_bytes;
     if (given->key_bytes)
         geometry->key_bytes = (uint8_t)given->key_bytes;
+    geometry->subtree_levels = (uint8_t)given->subtree_levels;
     return format_geometry_complete(geometry, fabric_capabilities(session->banyan->fabric)->atomic_write,
                                     &session->error);
 }
@@ -56,6 +61,9 @@ int api_geometry_convert(struct banyan_session *session, const struct banyan_geo
     if (g.key_variable > 1 || g.value_variable > 1)
         return error_set(&session->error, BANYAN_EINVAL,
                          "geometry: key_variable and value_variable are 0 or 1");
+    if (g.subtree_levels > FORMAT_SUBTREE_LEVELS_MAX && g.subtree_levels != FORMAT_SUBTREE_DEFAULT)
+        return error_set(&session->error, BANYAN_EINVAL, "geometry: subtree_levels is %u, at most %u",
+                         g.subtree_levels, FORMAT_SUBTREE_LEVELS_MAX);
     if (g.value_bytes > FORMAT_VALUE_MAX)
         return geometry_of_records(session, &g, geometry);
     /* Inner nodes hold whole keys: the tree's own default has no room for enough long ones. */
@@ -70,6 +78,7 @@ int api_geometry_convert(struct banyan_session *session, const struct banyan_geo
         .inline_key_bytes = (uint8_t)g.inline_key_bytes,
         .value_bytes = (uint8_t)g.value_bytes,
         .value_variable = g.value_variable != 0,
+        .subtree_levels = (uint8_t)g.subtree_levels,
     };
     return format_geometry_complete(geometry, atomic_write, &session->error);
 }
@@ -87,6 +96,7 @@ int banyan_index_geometry(const struct banyan_index *index, struct banyan_geomet
         .leaf_bytes = from->leaf_bytes,
         .internal_bytes = from->internal_bytes,
         .inline_key_bytes = from->inline_key_bytes,
+        .subtree_levels = from->subtree_levels,
     };
     return api_struct_out(geometry, &to, sizeof to);
 }

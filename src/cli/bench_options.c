@@ -66,6 +66,10 @@ static const struct argp_option fixed_options[] = {
      2},
     {"leaf-bytes", KEY_LEAF_BYTES, "N", 0, "Bytes of a leaf (default: 1024)", 2},
     {"internal-bytes", KEY_INTERNAL_BYTES, "N", 0, "Bytes of an inner node (default: 1024)", 2},
+    {"subtree-levels", KEY_SUBTREE_LEVELS, "N", 0,
+     "Levels of the subtrees that lie on one memory node each, 0 to 7; auto: of about 64 MiB (default: 0, "
+     "nodes are spread)",
+     2},
     {"pool-bytes", KEY_POOL_BYTES, "N", 0, "Memory of each memory node (default: enough for the run)", 2},
     {"chunk-bytes", KEY_CHUNK_BYTES, "N", 0,
      "Bytes that a memory node hands out at a time (default: 8M, 1M with more than 16 threads)", 2},

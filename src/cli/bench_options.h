@@ -21,6 +21,7 @@ enum bench_option_key {
     KEY_LEAF,
     KEY_LEAF_BYTES,
     KEY_INTERNAL_BYTES,
+    KEY_SUBTREE_LEVELS,
     KEY_FILL,
     KEY_DISTRIBUTION,
     KEY_THETA,

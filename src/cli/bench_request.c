@@ -220,6 +220,11 @@ static bool parse_where(struct bench_request *request, struct argp_state *state,
     case KEY_INTERNAL_BYTES:
         config->geometry.internal_bytes = (uint32_t)parse_size(state, key, text, UINT32_MAX);
         break;
+    case KEY_SUBTREE_LEVELS:
+        config->geometry.subtree_levels =
+            (uint8_t)(strcmp(text, "auto") ? parse_count(state, key, text, FORMAT_SUBTREE_LEVELS_MAX)
+                                           : FORMAT_SUBTREE_DEFAULT);
+        break;
     case KEY_POOL_BYTES:
         config->pool_bytes = parse_size(state, key, text, UINT64_C(1) << 46) & ~UINT64_C(4095);
         break;

@@ -128,6 +128,10 @@ static void print_text(const struct check *check, const struct audit_report *rep
                level.text, level.text[0] ? "; " : "", report->memory_nodes_kept, report->memory_nodes);
     if (report->map)
         printf("ownership: %" PRIu64 " ranges in the map\n", report->map_entries);
+    if (report->subtree_links)
+        printf("placement: %" PRIu64 " links within subtrees, %" PRIu64
+               " of them lead to another memory node\n",
+               report->subtree_links, report->subtree_links_away);
     if (report->marked || report->dead || report->frozen || report->missing_parents)
         printf("half done by compute nodes that died, to be finished by the next operation there: %" PRIu64
                " splits, %" PRIu64 " removals, %" PRIu64 " merges, %" PRIu64 " missing entries\n",
@@ -157,7 +161,7 @@ static int print_json(const struct check *check, const struct audit_report *repo
     json_t *json = json_pack(
         "{s:b, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, "
         "s:b, "
-        "s:I, s:O, s:I, s:I, s:O}",
+        "s:I, s:O, s:I, s:I, s:O, s:I, s:I}",
         "sound", !report->problems, "durability", level.name, "indexes", (json_int_t)report->indexes,
         "entries", (json_int_t)report->entries, "leaves", (json_int_t)report->leaves, "inner_nodes",
         (json_int_t)report->internals, "record_values", (json_int_t)report->values_record, "expired",
@@ -169,7 +173,8 @@ static int print_json(const struct check *check, const struct audit_report *repo
         (json_int_t)report->blocks_reclaimed, "compute_nodes", (json_int_t)report->compute_nodes, "map",
         report->map, "ranges", (json_int_t)report->map_entries, "problems", check->problems, "log_bytes",
         (json_int_t)report->log_bytes, "logs_released", (json_int_t)report->logs_released, "logs",
-        check->logs);
+        check->logs, "subtree_links", (json_int_t)report->subtree_links, "subtree_links_away",
+        (json_int_t)report->subtree_links_away);
     int failed = !json || json_dumpf(json, stdout, JSON_INDENT(2)) || putchar('\n') == EOF;
     json_decref(json);
     return failed ? COMMAND_FAILED : COMMAND_OK;

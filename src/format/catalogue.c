@@ -10,7 +10,9 @@
 #define ROOT_DROPPING    UINT64_C(21) /* the marks that a drop inverts */
 #define ROOT_GENERATIONS 32u
 #define KIND_LEAF        4u /* bits */
+#define KIND_SUBTREE     5u
 
+static_assert(FORMAT_SUBTREE_LEVELS_MAX < 1u << (8 - KIND_SUBTREE), "the levels fit their bits");
 static_assert(sizeof(struct format_catalogue_entry) <= FORMAT_CATALOGUE_ENTRY_BYTES,
               "an entry fits its place");
 
@@ -38,7 +40,8 @@ void format_catalogue_describe(struct format_catalogue_entry *entry, const struc
 {
     entry->leaf_bytes = geometry->leaf_bytes;
     entry->internal_bytes = geometry->internal_bytes;
-    entry->kinds = (uint8_t)(geometry->key_kind | geometry->leaf_kind << KIND_LEAF);
+    entry->kinds = (uint8_t)(geometry->key_kind | geometry->leaf_kind << KIND_LEAF |
+                             geometry->subtree_levels << KIND_SUBTREE);
     entry->key_bytes = geometry->key_bytes;
     entry->inline_key_bytes = geometry->inline_key_bytes;
     entry->value_bytes = geometry->value_bytes;
@@ -51,7 +54,8 @@ void format_catalogue_geometry(const struct format_catalogue_entry *entry, struc
     *geometry = (struct format_geometry){.leaf_bytes = entry->leaf_bytes,
                                          .internal_bytes = entry->internal_bytes,
                                          .key_kind = entry->kinds % (1u << KIND_LEAF),
-                                         .leaf_kind = entry->kinds >> KIND_LEAF,
+                                         .leaf_kind = entry->kinds >> KIND_LEAF & 1u,
+                                         .subtree_levels = entry->kinds >> KIND_SUBTREE,
                                          .key_bytes = entry->key_bytes,
                                          .inline_key_bytes = entry->inline_key_bytes,
                                          .value_bytes = entry->value_bytes,

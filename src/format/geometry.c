@@ -8,6 +8,8 @@
 
 const char *const format_leaf_kind_names[] = {"hashed", "unsorted", NULL};
 
+#define SUBTREE_FILL 0.7
+
 static uint32_t round_up(uint32_t value, uint32_t multiple)
 {
     return (value + multiple - 1) / multiple * multiple;
@@ -50,6 +52,21 @@ static void complete_variable(struct format_geometry *geometry, uint32_t atomic_
         geometry->internal_bytes *= 2;
     while (any_length && internal_size(geometry, 4) > geometry->internal_bytes)
         geometry->key_bytes--;
+}
+
+/* The number of levels whose subtree is nearest to FORMAT_SUBTREE_BYTES, by ratio, where inner nodes are as
+ * full as random insertions leave them. */
+static uint8_t subtree_levels(const struct format_layout *layout)
+{
+    const double children = SUBTREE_FILL * layout->internal_entries, wanted = (double)FORMAT_SUBTREE_BYTES;
+    double bytes = layout->geometry.leaf_bytes;
+    uint8_t levels = 1;
+    /* One level more is nearer while that is no further above than this one is below. */
+    while (levels < FORMAT_SUBTREE_LEVELS_MAX && bytes * bytes * children < wanted * wanted) {
+        bytes *= children;
+        levels++;
+    }
+    return levels;
 }
 
 int format_geometry_complete(struct format_geometry *geometry, uint32_t atomic_write, struct error *error)
@@ -96,11 +113,18 @@ int format_geometry_complete(struct format_geometry *geometry, uint32_t atomic_w
             "internal node size %u exceeds the fabric's atomic write of %u bytes (RDMA: the path "
             "MTU): ask for less or use larger packets",
             geometry->internal_bytes, atomic_write);
+    if (geometry->subtree_levels > FORMAT_SUBTREE_LEVELS_MAX &&
+        geometry->subtree_levels != FORMAT_SUBTREE_DEFAULT)
+        return error_set(error, BANYAN_EINVAL, "a placed subtree has at most %u levels, not %u",
+                         FORMAT_SUBTREE_LEVELS_MAX, geometry->subtree_levels);
     struct format_layout layout;
     int status = format_layout_init(&layout, geometry, error);
-    if (!status)
-        format_layout_free(&layout);
-    return status;
+    if (status)
+        return status;
+    if (geometry->subtree_levels == FORMAT_SUBTREE_DEFAULT)
+        geometry->subtree_levels = subtree_levels(&layout);
+    format_layout_free(&layout);
+    return 0;
 }
 
 /*

@@ -37,7 +37,14 @@ struct format_geometry {
     bool value_variable;
     uint8_t content;   /* enum format_content: what the values mean */
     uint8_t leaf_kind; /* enum format_leaf_kind */
+    /* Placement (docs/internals/tree.md): nodes below this level lie on the memory node of the node above
+     * them, so the subtree under each node of the level below it lies on one. 0: nodes are spread, each by
+     * itself. FORMAT_SUBTREE_DEFAULT: so many that such a subtree has about FORMAT_SUBTREE_BYTES. */
+    uint8_t subtree_levels;
 };
+#define FORMAT_SUBTREE_LEVELS_MAX 7u
+#define FORMAT_SUBTREE_DEFAULT    255u
+#define FORMAT_SUBTREE_BYTES      (UINT64_C(64) << 20) /* Cell's meganode (section 2.1) */
 enum format_content { FORMAT_CONTENT_PLAIN = 0, FORMAT_CONTENT_STORE = 1 };
 
 /* Fills in the defaults and checks the rest. BANYAN_EINVAL with a message, BANYAN_ENOMEM. */

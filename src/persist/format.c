@@ -116,7 +116,7 @@ uint32_t persist_index_encode(const struct persist_index *index, uint8_t to[PERS
     to[16] = geometry->value_bytes;
     to[17] = geometry->value_variable;
     to[18] = geometry->content;
-    to[19] = 0;
+    to[19] = geometry->subtree_levels;
     if (index->name_length)
         memcpy(to + PERSIST_INDEX_HEADER, index->name, index->name_length);
     return PERSIST_INDEX_HEADER + index->name_length;
@@ -126,7 +126,7 @@ bool persist_index_decode(const uint8_t *bytes, uint32_t length, struct persist_
 {
     struct format_geometry *geometry = &index->geometry;
     *index = (struct persist_index){.number = 0};
-    if (length < PERSIST_INDEX_HEADER || bytes[2] > 1 || bytes[17] > 1 || bytes[19] ||
+    if (length < PERSIST_INDEX_HEADER || bytes[2] > 1 || bytes[17] > 1 ||
         length != PERSIST_INDEX_HEADER + bytes[3])
         return false;
     memcpy(&index->number, bytes, 2);
@@ -142,8 +142,9 @@ bool persist_index_decode(const uint8_t *bytes, uint32_t length, struct persist_
     geometry->value_bytes = bytes[16];
     geometry->value_variable = bytes[17];
     geometry->content = bytes[18];
+    geometry->subtree_levels = bytes[19];
     const bool named = index->number && !index->gone;
     return named == (index->name_length > 0) && !memchr(index->name, 0, index->name_length) &&
            geometry->key_kind <= FORMAT_KEY_VARIABLE && geometry->leaf_kind <= FORMAT_LEAF_UNSORTED &&
-           geometry->content <= FORMAT_CONTENT_STORE;
+           geometry->content <= FORMAT_CONTENT_STORE && geometry->subtree_levels <= FORMAT_SUBTREE_LEVELS_MAX;
 }

@@ -25,8 +25,8 @@
  * index: what it is called and was made with. Of an index the record that stands last counts.
  *   0 number u16, 0: all that was named before is gone | 2 1 it was dropped u8 | 3 bytes of the name u8
  *   4 bytes of a leaf u32 | 8 of an internal node u32 | 12 the geometry's other fields u8 each: key_kind,
- *   leaf_kind, key_bytes, inline_key_bytes, value_bytes, value_variable, content | 19 0 | 20 the name
- * Integers are little-endian.
+ *   leaf_kind, key_bytes, inline_key_bytes, value_bytes, value_variable, content, subtree_levels | 20 the
+ * name Integers are little-endian.
  */
 #ifndef PERSIST_FORMAT_H
 #define PERSIST_FORMAT_H

@@ -114,6 +114,7 @@ static int arena_refill(struct pool_session *session, uint16_t node, enum memory
 struct wish {
     enum memory_purpose purpose;
     uint32_t bytes, least; /* sizes; the least is as large unless a smaller block will do */
+    bool beside;           /* on the preferred memory node, whatever the others have given */
 };
 
 static int allocate_whole(struct pool_session *session, uint16_t node, const struct wish *wish, gaddr *block)
@@ -227,7 +228,7 @@ static int allocate(struct pool_session *session, uint16_t preferred, const stru
     pool_lists_mind(worker);
     worker->calls++;
     if (preferred >= worker->memory_nodes ||
-        worker->allocated[preferred] > worker->allocated[least] + IMBALANCE_MAX)
+        (!wish->beside && worker->allocated[preferred] > worker->allocated[least] + IMBALANCE_MAX))
         preferred = least;
     int status = try_nodes(session, preferred, wish, false, block, got);
     if (status == BANYAN_ENOSPC && worker->held) {
@@ -276,16 +277,25 @@ int pool_allocate(struct pool_session *session, uint16_t preferred, uint32_t byt
     return allocate(session, preferred, &wish, block, &got);
 }
 
+int pool_allocate_beside(struct pool_session *session, uint16_t node, uint32_t bytes, gaddr *block)
+{
+    const struct wish wish = {.purpose = MEMORY_FOR_NODES, .bytes = bytes, .least = bytes, .beside = true};
+    uint32_t got;
+    return allocate(session, node, &wish, block, &got);
+}
+
 void pool_release(struct pool_session *session, gaddr block, uint32_t bytes)
 {
     release(session, MEMORY_FOR_NODES, block, bytes);
 }
 
-static int allocate_data(struct pool_session *session, gaddr near, uint32_t bytes, uint32_t least,
-                         gaddr *block, uint32_t *got)
+static int allocate_data(struct pool_session *session, gaddr near, bool beside, uint32_t bytes,
+                         uint32_t least, gaddr *block, uint32_t *got)
 {
-    const struct wish wish = {
-        .purpose = MEMORY_FOR_DATA, .bytes = memory_block_bytes(bytes), .least = memory_block_bytes(least)};
+    const struct wish wish = {.purpose = MEMORY_FOR_DATA,
+                              .bytes = memory_block_bytes(bytes),
+                              .least = memory_block_bytes(least),
+                              .beside = beside};
     if (!bytes || !wish.bytes)
         return pool_fail(session, BANYAN_EINVAL, "a block has 1 to %u bytes, not %u", MEMORY_BLOCK_MAX,
                          bytes);
@@ -295,7 +305,13 @@ static int allocate_data(struct pool_session *session, gaddr near, uint32_t byte
 int pool_block_allocate(struct pool_session *session, gaddr near, uint32_t bytes, gaddr *block)
 {
     uint32_t got;
-    return allocate_data(session, near, bytes, bytes, block, &got);
+    return allocate_data(session, near, false, bytes, bytes, block, &got);
+}
+
+int pool_block_allocate_beside(struct pool_session *session, gaddr near, uint32_t bytes, gaddr *block)
+{
+    uint32_t got;
+    return allocate_data(session, near, true, bytes, bytes, block, &got);
 }
 
 int pool_block_allocate_part(struct pool_session *session, gaddr near, uint32_t bytes, uint32_t least,
@@ -303,7 +319,7 @@ int pool_block_allocate_part(struct pool_session *session, gaddr near, uint32_t 
 {
     if (!least || least > bytes)
         return pool_fail(session, BANYAN_EINVAL, "a part has 1 to %u bytes, not %u", bytes, least);
-    return allocate_data(session, near, bytes, least, block, got);
+    return allocate_data(session, near, false, bytes, least, block, got);
 }
 
 void pool_block_release(struct pool_session *session, gaddr block, uint32_t bytes)

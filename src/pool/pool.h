@@ -156,12 +156,16 @@ static inline bool pool_on_disk(const struct pool_session *session, uint16_t nod
  * others, or is full. One RPC in MEMORY_BATCH_MAX calls, or fewer for large blocks. BANYAN_ENOSPC: then this
  * process's workers hold back nothing either, except for those that did not run for some milliseconds. */
 int pool_allocate(struct pool_session *session, uint16_t preferred, uint32_t block_bytes, gaddr *block);
+/* The same on `node`, however much more that has given than the others; elsewhere only where it is full. */
+int pool_allocate_beside(struct pool_session *session, uint16_t node, uint32_t block_bytes, gaddr *block);
 /* Only stale links lead to the block. Never fails: what cannot be returned now is kept. */
 void pool_release(struct pool_session *session, gaddr block, uint32_t block_bytes);
 /* A block for data (a record, a part of one, a key), which keeps off the space reserved for nodes: of
  * memory_block_bytes(bytes) bytes, on some memory node, balanced over them; or on `near`'s where that has
  * room (GADDR_NULL: anywhere). BANYAN_ENOSPC, BANYAN_EINVAL (0 bytes, or more than MEMORY_BLOCK_MAX). */
 int pool_block_allocate(struct pool_session *session, gaddr near, uint32_t bytes, gaddr *block);
+/* The same, as pool_allocate_beside. */
+int pool_block_allocate_beside(struct pool_session *session, gaddr near, uint32_t bytes, gaddr *block);
 /* The same, but where no memory node has a block of memory_block_bytes(bytes) bytes, the largest block of at
  * least `least` bytes that one has. *got is its size (one of memory_block_bytes, so it may be more than
  * `bytes`); it is freed with pool_block_release(session, *block, *got). BANYAN_ENOSPC: there is not even a

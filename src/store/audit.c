@@ -69,6 +69,8 @@ static void add_tree(const struct audit *audit, const struct tree_check_report *
     report->marked += tree->marked;
     report->frozen += tree->frozen;
     report->missing_parents += tree->missing_parents;
+    report->subtree_links += tree->subtree_links;
+    report->subtree_links_away += tree->subtree_links_away;
 }
 
 static int check_store(struct audit *audit, struct tree *tree)

@@ -21,6 +21,7 @@ struct audit_report {
     uint64_t map_entries; /* of it */
     uint64_t dead, marked, frozen, missing_parents; /* unfinished work of compute nodes that died: legal,
                                                other compute nodes finish it */
+    uint64_t subtree_links, subtree_links_away;     /* as tree_check_report's */
     uint32_t half_dropped;            /* indexes whose drop has not ended: their blocks count as lost */
     uint64_t blocks_used, bytes_used; /* reachable */
     uint64_t log_processes, log_segments, log_bytes; /* of owners' logs, whose blocks are in use too. While

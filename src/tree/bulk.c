@@ -15,6 +15,7 @@
 #include "tree/leaf.h"
 #include "tree/locate.h"
 #include "tree/session.h"
+#include "tree/subtree.h"
 #include "tree/turn.h"
 
 /*
@@ -40,12 +41,15 @@ struct part {
     struct format_header header;          /* of it; fences point to `lower` */
     struct format_key_copy lower, newest; /* its fence; the part's last key */
     bool taken, begun, done;
+    unsigned number;
+    uint32_t run, runs; /* leaves of the subtree at hand; subtrees begun */
 };
 
 struct tree_bulk {
     struct tree *tree;
     unsigned parts;
     uint32_t per_leaf;
+    uint64_t per_subtree; /* leaves, where subtrees are placed */
     double fill;
     struct part *part; /* [parts] */
 };
@@ -106,6 +110,15 @@ static void bulk_free(struct tree_bulk *bulk)
     free(bulk);
 }
 
+/* Leaves below one node of the level that is the highest of a placed subtree. */
+static uint64_t leaves_per_subtree(const struct format_layout *layout, double fill)
+{
+    uint64_t children = (uint64_t)(layout->internal_entries * fill), leaves = 1;
+    for (unsigned level = 1; level < layout->geometry.subtree_levels && leaves < UINT32_MAX; level++)
+        leaves *= children > 2 ? children : 2;
+    return leaves;
+}
+
 int tree_bulk_begin(struct tree_bulk **out, struct tree *tree, unsigned parts, double fill,
                     struct error *error)
 {
@@ -121,6 +134,7 @@ int tree_bulk_begin(struct tree_bulk **out, struct tree *tree, unsigned parts, d
         bulk->fill = fill;
         bulk->per_leaf = (uint32_t)((double)tree->layout.slots * fill + 0.5);
         bulk->per_leaf = bulk->per_leaf ? bulk->per_leaf : 1;
+        bulk->per_subtree = leaves_per_subtree(&tree->layout, fill);
         bulk->part = calloc(parts, sizeof *bulk->part);
     }
     if (!bulk || !bulk->part) {
@@ -234,7 +248,7 @@ static int blocks_make(struct loader *loader, gaddr leaf)
     for (; made < loader->count && !status; made++) {
         struct tree_leaf_entry *entry = &loader->entries[made];
         if (format_slot_needs_block(layout, format_key_of(&loader->lower), entry->key))
-            status = pool_block_allocate(&loader->session->pool, leaf, entry->key.length, &entry->block);
+            status = tree_key_block_allocate(loader->session, layout, leaf, entry->key.length, &entry->block);
     }
     if (!status)
         do
@@ -254,6 +268,26 @@ static void pending_blocks_release(struct loader *loader)
                                loader->entries[i].key.length);
 }
 
+/* Where subtrees are placed, a leaf goes beside the one before it, until a subtree is full; then the next
+ * memory node has its turn. Parts that are loaded side by side begin on different ones. */
+static int leaf_allocate(struct loader *loader, gaddr *leaf)
+{
+    struct pool_session *pool = &loader->session->pool;
+    struct part *part = loader->part;
+    const struct tree *tree = loader->bulk->tree;
+    uint16_t node;
+    if (!tree_level_placed(tree, 0))
+        return pool_allocate(pool, POOL_ANY_NODE, tree_node_bytes(tree, 0), leaf);
+    if (part->begun && part->run < loader->bulk->per_subtree) {
+        node = gaddr_node(part->leaves.items[part->leaves.count - 1].link.address);
+    } else {
+        node = (uint16_t)((part->number + part->runs++) % pool->memory_nodes);
+        part->run = 0;
+    }
+    part->run++;
+    return pool_allocate_beside(pool, node, tree_node_bytes(tree, 0), leaf);
+}
+
 /* Makes a leaf of as many of the collected entries as find room; the rest stays collected. */
 static int leaf_close(struct loader *loader)
 {
@@ -265,7 +299,7 @@ static int leaf_close(struct loader *loader)
         .state = FORMAT_NODE_LIVE, .index = tree->index, .lower = format_key_of(&loader->lower)};
     struct format_link link;
     uint32_t count = loader->count;
-    int status = pool_allocate(&session->pool, POOL_ANY_NODE, layout->geometry.leaf_bytes, &link.address);
+    int status = leaf_allocate(loader, &link.address);
     if (status)
         return status;
     status = blocks_make(loader, link.address);
@@ -337,6 +371,7 @@ int tree_bulk_part(struct tree_session *session, struct tree_bulk *bulk, unsigne
                          bulk->tree->name);
     struct loader loader = {.session = session, .bulk = bulk, .part = &bulk->part[number]};
     loader.part->taken = true;
+    loader.part->number = number;
     int status = tree_begin(session, bulk->tree);
     if (!status)
         status = loader_init(&loader);
@@ -419,11 +454,23 @@ static int leaves_join(struct tree_session *session, struct tree_bulk *bulk, str
     return status;
 }
 
-/* How many of the children from `start` on make one node at the given fill. */
-static uint32_t group_size(const struct tree_bulk *bulk, const struct children *children, size_t start,
-                           struct format_entry *entries)
+/* Whether the child lies on another memory node than the first one of its group, and so does what follows: a
+ * subtree begins there. (A lone child that had to go elsewhere, since its memory node was full, is no end of
+ * anything: else nodes with one child each would pile up.) */
+static bool subtree_begins(const struct children *children, size_t start, size_t child)
+{
+    const uint16_t own = gaddr_node(children->items[start].link.address);
+    const uint16_t node = gaddr_node(children->items[child].link.address);
+    return node != own &&
+           (child + 1 == children->count || gaddr_node(children->items[child + 1].link.address) == node);
+}
+
+/* How many of the children from `start` on make one node of the level at the given fill. */
+static uint32_t group_size(const struct tree_bulk *bulk, uint8_t level, const struct children *children,
+                           size_t start, struct format_entry *entries)
 {
     const struct format_layout *layout = &bulk->tree->layout;
+    const bool placed = tree_level_placed(bulk->tree, level);
     uint32_t header = layout->header_bytes;
     uint32_t limit = header + (uint32_t)((layout->geometry.internal_bytes - header) * bulk->fill);
     uint32_t count = 0;
@@ -432,6 +479,8 @@ static uint32_t group_size(const struct tree_bulk *bulk, const struct children *
         entries[count] = (struct format_entry){format_key_of(child->key), child->link};
         if (count >= 2 && format_internal_size(layout, entries, count + 1) > limit)
             break;
+        if (placed && subtree_begins(children, start, start + count))
+            return count;
         count++;
     }
     /* Not a lone child in the last node. */
@@ -447,8 +496,8 @@ static int level_build(struct tree_session *session, struct tree_bulk *bulk, uin
     int status = 0;
     for (size_t start = 0; start < below->count && !status;) {
         struct format_link link;
-        start += group_size(bulk, below, start, entries);
-        status = pool_allocate(&session->pool, POOL_ANY_NODE, layout->geometry.internal_bytes, &link.address);
+        start += group_size(bulk, level, below, start, entries);
+        status = tree_top_allocate(session, tree, level, entries[0].link.address, &link.address);
         if (status)
             break;
         do
@@ -472,7 +521,7 @@ static int level_build(struct tree_session *session, struct tree_bulk *bulk, uin
             header.upper = format_key_of(nodes->items[i + 1].key);
             header.sibling = nodes->items[i + 1].link;
         }
-        uint32_t count = group_size(bulk, below, start, entries);
+        uint32_t count = group_size(bulk, level, below, start, entries);
         start += count;
         format_internal_encode(layout, &header, entries, count, session->spare);
         struct fabric_command write =

@@ -21,6 +21,7 @@
 #include "tree/locate.h"
 #include "tree/rights.h"
 #include "tree/session.h"
+#include "tree/subtree.h"
 
 #define SUPERBLOCK_MAGIC UINT64_C(0x6e61796e61427831)
 #define FORMAT_VERSION   2u
@@ -227,7 +228,8 @@ static bool geometry_equal(const struct format_geometry *a, const struct format_
     return a->leaf_bytes == b->leaf_bytes && a->internal_bytes == b->internal_bytes &&
            a->key_kind == b->key_kind && a->key_bytes == b->key_bytes &&
            a->inline_key_bytes == b->inline_key_bytes && a->value_bytes == b->value_bytes &&
-           a->value_variable == b->value_variable && a->content == b->content && a->leaf_kind == b->leaf_kind;
+           a->value_variable == b->value_variable && a->content == b->content &&
+           a->leaf_kind == b->leaf_kind && a->subtree_levels == b->subtree_levels;
 }
 
 /* Whether this program and its fabric can work on the index; its geometry. */
@@ -306,7 +308,7 @@ void tree_cache_stats(const struct tree *tree, struct tree_cache_stats *stats)
 static int root_leaf_write(struct tree_session *session, struct tree *tree, gaddr *root)
 {
     const struct format_layout *layout = &tree->layout;
-    int status = pool_allocate(&session->pool, POOL_ANY_NODE, layout->geometry.leaf_bytes, root);
+    int status = tree_top_allocate(session, tree, 0, GADDR_NULL, root);
     if (status)
         return status;
     struct format_header header = {

@@ -18,6 +18,7 @@
 #include "tree/index.h"
 #include "tree/locate.h"
 #include "tree/session.h"
+#include "tree/subtree.h"
 
 /* What the walk knows of an address. */
 struct tree_walk_place {
@@ -162,7 +163,11 @@ static int internal_check(struct tree_walk *walk, gaddr node, const struct forma
         wrong = "an internal node's entries are malformed or out of order";
     int status = wrong ? tree_walk_tell(walk, node, wrong) : 0;
     walk->damaged = walk->damaged || wrong;
+    const bool placed = tree_level_placed(walk->tree, header->level);
     for (uint32_t i = 0; !status && decoded && i < header->count; i++) {
+        const bool links = placed && entries[i].link.address != GADDR_NULL;
+        walk->report->subtree_links += links;
+        walk->report->subtree_links_away += links && gaddr_node(entries[i].link.address) != gaddr_node(node);
         if (!wrong && header->has_upper && format_key_compare(entries[i].key, header->upper) >= 0)
             status = tree_walk_tell(walk, node, "an internal node's entry lies beyond its upper fence");
         if (!status && entries[i].link.address != GADDR_NULL)

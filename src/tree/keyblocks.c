@@ -10,6 +10,7 @@
 
 #include "tree/entries.h"
 #include "tree/session.h"
+#include "tree/subtree.h"
 
 /* Commands grouped by memory node, in lists of at most FABRIC_COMMANDS_MAX. One allocation. */
 struct tree_gather {
@@ -131,10 +132,10 @@ int tree_key_blocks_write(struct tree_session *session, const struct tree_leaf_e
                : 0;
 }
 
-int tree_key_block_prepare(struct tree_session *session, gaddr leaf, struct format_key key,
-                           struct fabric_command *write, gaddr *block)
+int tree_key_block_prepare(struct tree_session *session, const struct format_layout *layout, gaddr leaf,
+                           struct format_key key, struct fabric_command *write, gaddr *block)
 {
-    int status = pool_block_allocate(&session->pool, leaf, key.length, block);
+    int status = tree_key_block_allocate(session, layout, leaf, key.length, block);
     if (status)
         return status;
     *write = pool_write_command(*block, key.bytes, key.length);

@@ -18,8 +18,8 @@ int tree_key_blocks_write(struct tree_session *session, const struct tree_leaf_e
                           uint32_t count);
 /* A block for a long key of this leaf, on the leaf's memory node where that has room, and the command that
  * writes it, to be run before any that writes the slot. */
-int tree_key_block_prepare(struct tree_session *session, gaddr leaf, struct format_key key,
-                           struct fabric_command *write, gaddr *block);
+int tree_key_block_prepare(struct tree_session *session, const struct format_layout *layout, gaddr leaf,
+                           struct format_key key, struct fabric_command *write, gaddr *block);
 /* A leaf was not valid under its lock (TREE_RESTART): the error that names what is at fault. */
 int tree_leaf_corrupt(struct tree_session *session, gaddr leaf);
 

@@ -526,7 +526,8 @@ static int change_block(struct change *change, gaddr *block, struct fabric_comma
 {
     struct tree_session *session = change->session;
     gaddr leaf = change->path.link.address;
-    int status = tree_key_block_prepare(session, leaf, change->key, &writes[*count], block);
+    int status =
+        tree_key_block_prepare(session, &change->tree->layout, leaf, change->key, &writes[*count], block);
     if (status)
         return status;
     if (gaddr_node(*block) == gaddr_node(leaf)) {

@@ -485,7 +485,7 @@ static bool put_block(struct tree_batch *batch, struct batch_item *entry, struct
 {
     struct format_key key = item_key(entry->item);
     gaddr leaf = entry->path.link.address, block;
-    if (tree_key_block_prepare(batch->session, leaf, key, write, &block))
+    if (tree_key_block_prepare(batch->session, &batch->tree->layout, leaf, key, write, &block))
         return false;
     if (gaddr_node(block) == gaddr_node(leaf)) {
         entry->block = block;

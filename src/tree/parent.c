@@ -15,6 +15,7 @@
 #include "tree/index.h"
 #include "tree/locate.h"
 #include "tree/session.h"
+#include "tree/subtree.h"
 #include "tree/unlink.h"
 
 /* ---- locking an internal node ---- */
@@ -125,7 +126,7 @@ static int grow(struct tree_session *session, struct tree *tree, uint8_t level, 
     int status = tree_root_get(session, tree, &root, &root_level);
     if (status || root_level + 1 != level)
         return status;
-    status = pool_allocate(&session->pool, POOL_ANY_NODE, layout->geometry.internal_bytes, &fresh.address);
+    status = tree_top_allocate(session, tree, level, root.address, &fresh.address);
     if (status)
         return status;
     status = pool_take_tag(&session->pool, gaddr_node(fresh.address), &fresh.tag);
@@ -166,7 +167,7 @@ static int internal_split(struct tree_session *session, struct tree *tree, struc
     struct fabric_command writes[4];
     struct format_link sibling;
     uint32_t bytes = layout->geometry.internal_bytes, kept = count / 2, used = 0;
-    int status = pool_allocate(&session->pool, gaddr_node(path->link.address), bytes, &sibling.address);
+    int status = tree_sibling_allocate(session, tree, header->level, path->link.address, &sibling.address);
     bool allocated = !status;
     if (!status)
         status = pool_take_tag(&session->pool, gaddr_node(sibling.address), &sibling.tag);

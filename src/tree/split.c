@@ -16,6 +16,7 @@
 #include "tree/owned_cache_use.h"
 #include "tree/parent.h"
 #include "tree/session.h"
+#include "tree/subtree.h"
 
 /* A header is at most this long (two fences of 255 bytes, rounded up). */
 #define HEADER_MAX 576u
@@ -61,7 +62,8 @@ static bool block_take(struct split *split, gaddr leaf, struct format_key lower,
                        const struct tree_addition *addition)
 {
     return !format_slot_needs_block(&split->tree->layout, lower, addition->key) ||
-           !tree_key_block_prepare(split->session, leaf, addition->key, &split->block_write, &split->block);
+           !tree_key_block_prepare(split->session, &split->tree->layout, leaf, addition->key,
+                                   &split->block_write, &split->block);
 }
 
 static void block_give_back(struct split *split, const struct tree_addition *addition)
@@ -267,8 +269,7 @@ static int split_run(struct tree_session *session, struct tree *tree, struct for
     else if (!status && split.count < 2 && !border)
         status = pool_corrupt(&session->pool, link.address, "a leaf's bucket is full and the leaf empty");
     if (!status)
-        status = pool_allocate(&session->pool, gaddr_node(link.address), layout->geometry.leaf_bytes,
-                               &split.sibling.address);
+        status = tree_sibling_allocate(session, tree, 0, link.address, &split.sibling.address);
     if (status)
         return tree_leaf_release_with(session, tree, hold, status);
     task_charge(TASK_WORK_SPLIT, 1);

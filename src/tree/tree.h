@@ -383,7 +383,10 @@ struct tree_check_report {
     uint64_t dead, marked;    /* unlinked-but-not-dropped and half-split nodes met (legal after a crash) */
     uint64_t frozen;          /* leaves whose merge was not ended (legal after a crash) */
     uint64_t missing_parents; /* nodes reachable by sibling links only (legal after a crash) */
-    uint64_t problems;        /* broken invariants met */
+    /* Where subtrees are placed: links within them, and how many of those lead to another memory node (legal:
+     * one was full). */
+    uint64_t subtree_links, subtree_links_away;
+    uint64_t problems; /* broken invariants met */
 };
 /* All of them may be NULL; none may start an operation of the index. */
 struct tree_check_visitor {
