@@ -60,7 +60,12 @@ bool format_header_decode(const struct format_layout *layout, const uint8_t *ima
     /* A sibling goes with an upper fence key, except in a bulk-loaded index's dead root (tree/bulk.c). */
     if (header->has_upper != (header->sibling.address != GADDR_NULL) && header->state != FORMAT_NODE_DEAD)
         return false;
-    return !header->has_upper || format_key_compare(header->lower, header->upper) < 0;
+    if (!header->has_upper)
+        return true;
+    int order = format_key_compare(header->lower, header->upper);
+    /* Nothing is left of a node that moves (R8). */
+    return order < 0 ||
+           (!order && (header->state == FORMAT_NODE_SPLITTING || header->state == FORMAT_NODE_DEAD));
 }
 
 bool format_header_valid(const struct format_layout *layout, const uint8_t *image)

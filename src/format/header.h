@@ -31,8 +31,8 @@ static inline bool format_link_equal(struct format_link a, struct format_link b)
 
 enum format_node_state {
     FORMAT_NODE_LIVE = 1,
-    FORMAT_NODE_SPLITTING = 2, /* R3: its upper part moves to a new sibling */
-    FORMAT_NODE_DEAD = 3,      /* R4 */
+    FORMAT_NODE_SPLITTING = 2, /* R3: its upper part moves to a new sibling; R8: all of it does */
+    FORMAT_NODE_DEAD = 3,      /* R4; R8: its sibling link leads to its copy */
     FORMAT_NODE_FROZEN = 4,    /* R7: its entries may be moving to the left neighbour, and must not change */
     FORMAT_NODE_MERGING = 5,   /* R7: it takes over the entries of its sibling, which is frozen or dead */
 };
@@ -70,6 +70,12 @@ void format_header_encode(const struct format_layout *layout, const struct forma
                           uint8_t *image);
 /* -1: the key is below the node's fence keys, 0: between them, 1: above. */
 int format_header_side(const struct format_header *header, struct format_key key);
+/* Of a node marked as splitting, or dead: whether it is moving, or has moved (R8). It ends where it begins,
+ * and the node that its sibling link names has its range. */
+static inline bool format_header_moves(const struct format_header *header)
+{
+    return header->has_upper && !format_key_compare(header->lower, header->upper);
+}
 /* True if the node that the link names still lies here, but is dead: its unlinking must be finished (R4). */
 static inline bool format_header_departed(const struct format_header *header, struct format_link link,
                                           uint16_t index)

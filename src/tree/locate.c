@@ -69,17 +69,21 @@ int tree_root_get(struct tree_session *session, struct tree *tree, struct format
             return status;
         pool_read_settle(&read);
         struct format_header header;
+        /* The word may be older than the node that was read: a root that has got a parent may move (R8). A
+         * root begins at the least key, and as well as it does any leftmost node to begin at. */
         bool proven = format_header_valid(layout, session->scratch) &&
-                      format_header_decode(layout, session->scratch, &header) && header.index == tree->index;
+                      format_header_decode(layout, session->scratch, &header) &&
+                      header.index == tree->index &&
+                      !format_key_compare(header.lower, format_key_least(layout));
         if (proven && header.state != FORMAT_NODE_DEAD) {
             tree_root_set(tree, (struct format_link){address, header.tag}, header.level);
             continue;
         }
         /* The old root of a bulk load names its successor. Any other dead node: the word that we read was
          * old. */
-        if (proven && !format_key_compare(header.lower, format_key_least(layout)))
+        if (proven)
             status = tree_unlink_finish(session, tree, (struct format_link){address, header.tag}, &header);
-        else if (!proven && attempt > TREE_PATIENCE)
+        else if (attempt > TREE_PATIENCE)
             status = tree_root_doubt(session, tree, address, "the root's header fails its check");
         if (!status)
             status = tree_restart(session, address);

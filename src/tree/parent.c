@@ -116,8 +116,56 @@ static int internal_replace(struct tree_session *session, struct tree *tree, gad
 
 /* ---- a new root ---- */
 
-static int grow(struct tree_session *session, struct tree *tree, uint8_t level, struct format_key separator,
-                struct format_link link, bool *grown)
+/*
+ * Under the lock that goes with the index's root word: whether the root is still this node, in this state.
+ * By the word alone it could be another, which lies where this one lay: a root that has got a parent may move
+ * (R8). The word changes under this lock alone, but for the one swap by which a bulk load replaces a leaf
+ * that it has killed, and begins a drop; so what is found here holds until the lock is given up.
+ */
+static int root_stands(struct tree_session *session, struct tree *tree, struct format_link root,
+                       uint8_t level, bool dead, bool *stands)
+{
+    const struct format_layout *layout = &tree->layout;
+    struct format_header header;
+    gaddr address;
+    *stands = false;
+    int status = tree_root_read(session, tree, &address);
+    if (status || address != root.address)
+        return status;
+    struct fabric_command read = pool_read_command(root.address, session->scratch, layout->header_bytes);
+    status = pool_execute(&session->pool, gaddr_node(root.address), &read, 1);
+    if (status)
+        return status;
+    pool_read_settle(&read);
+    enum format_verdict verdict =
+        format_node_verdict(layout, session->scratch, root, tree->index, level, &header);
+    *stands = dead ? verdict == FORMAT_DEAD
+                   : verdict == FORMAT_LIVE || verdict == FORMAT_SPLITTING || verdict == FORMAT_MERGING ||
+                         verdict == FORMAT_FROZEN;
+    return 0;
+}
+
+/* Swaps the root word, if the root is still `root`, alive or dead. */
+static int root_replace(struct tree_session *session, struct tree *tree, struct format_link root,
+                        uint8_t level, bool dead, gaddr fresh, bool *grown)
+{
+    struct tree_hold hold;
+    struct fabric_command unlock[1];
+    bool stands;
+    int status = tree_lock(session, tree->root_word, false, NULL, 0, &hold);
+    if (status)
+        return status;
+    status = root_stands(session, tree, root, level, dead, &stands);
+    if (!status && stands)
+        status = tree_root_swap(session, tree, root.address, fresh, grown);
+    int released = tree_unlock(session, &hold, unlock, 0);
+    /* What was swapped is swapped: the lock goes as any does whose release failed (lock.h). */
+    return status || *grown ? status : pool_not_done(&session->pool, released);
+}
+
+/* A root of the level above the one that is known, with these entries; the first one's link is set here. */
+static int root_make(struct tree_session *session, struct tree *tree, uint8_t level,
+                     struct format_entry *entries, uint32_t count, bool *grown)
 {
     const struct format_layout *layout = &tree->layout;
     struct format_link root, fresh;
@@ -136,14 +184,14 @@ static int grow(struct tree_session *session, struct tree *tree, uint8_t level, 
                                        .state = FORMAT_NODE_LIVE,
                                        .index = tree->index,
                                        .lower = format_key_least(layout)};
-        struct format_entry entries[2] = {{format_key_least(layout), root}, {separator, link}};
-        format_internal_encode(layout, &header, entries, 2, session->spare);
+        entries[0] = (struct format_entry){format_key_least(layout), root};
+        format_internal_encode(layout, &header, entries, count, session->spare);
         struct fabric_command write =
             pool_write_command(fresh.address, session->spare, layout->geometry.internal_bytes);
         status = pool_execute(&session->pool, gaddr_node(fresh.address), &write, 1);
     }
     if (!status)
-        status = tree_root_swap(session, tree, root.address, fresh.address, grown);
+        status = root_replace(session, tree, root, root_level, false, fresh.address, grown);
     if (*grown) {
         tree_root_set(tree, fresh, level);
         tree_cache_install(tree->cache, session->pool.epoch, fresh.address, session->spare,
@@ -153,6 +201,35 @@ static int grow(struct tree_session *session, struct tree *tree, uint8_t level, 
         tree_root_forget(tree);
     }
     return status;
+}
+
+static int grow(struct tree_session *session, struct tree *tree, uint8_t level, struct format_key separator,
+                struct format_link link, bool *grown)
+{
+    struct format_entry entries[2] = {{.key = separator}, {separator, link}};
+    *grown = false;
+    /* A leftmost node has a parent, or is the root: the way here was older than that parent. */
+    if (!format_key_compare(separator, format_key_least(&tree->layout))) {
+        tree_root_forget(tree);
+        return 0;
+    }
+    return root_make(session, tree, level, entries, 2, grown);
+}
+
+int tree_root_raise(struct tree_session *session, struct tree *tree, uint8_t level, bool *raised)
+{
+    struct format_entry only;
+    if (level >= FORMAT_LEVEL_MAX)
+        return pool_fail(&session->pool, BANYAN_ENOSPC, "index %s has %u levels, and can have no more",
+                         tree->name, level + 1u);
+    return root_make(session, tree, (uint8_t)(level + 1), &only, 1, raised);
+}
+
+int tree_root_follow(struct tree_session *session, struct tree *tree, struct format_link root,
+                     gaddr successor)
+{
+    bool swapped = false;
+    return root_replace(session, tree, root, 0, true, successor, &swapped);
 }
 
 /* ---- inserting ---- */

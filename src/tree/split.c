@@ -33,6 +33,7 @@ struct split {
     gaddr block;          /* of the addition, where it is a long key; else GADDR_NULL */
     struct fabric_command block_write;
     uint32_t number; /* the addition's slot if it stays in the leaf; else UINT32_MAX */
+    bool moves;      /* nothing stays (R8) */
 };
 
 /* Where to cut. Keys appended at the right end leave a full leaf behind instead of halves. */
@@ -223,7 +224,7 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
     narrow_header(&header, separator, split->sibling);
     header.state = FORMAT_NODE_SPLITTING;
     format_header_encode(layout, &header, marked);
-    header.state = FORMAT_NODE_LIVE;
+    header.state = split->moves ? FORMAT_NODE_DEAD : FORMAT_NODE_LIVE;
     format_header_encode(layout, &header, final);
     memcpy(session->image.bytes, final, header_bytes);
     memcpy(session->scratch, session->image.bytes, layout->geometry.leaf_bytes);
@@ -251,6 +252,18 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
     return status;
 }
 
+/* Under the lock: takes the leaf's entries out of the image. */
+static int entries_take(struct split *split)
+{
+    struct tree_session *session = split->session;
+    const struct format_layout *layout = &split->tree->layout;
+    /* The caller has validated the header, but the image may have been read again since, to be complete. */
+    if (!format_header_decode(layout, session->image.bytes, &split->header))
+        return pool_corrupt(&session->pool, split->link.address, "a leaf's header is malformed");
+    int status = tree_leaf_entries(session, layout, session->image.bytes, &split->header, &split->count);
+    return status == TREE_RESTART ? tree_leaf_corrupt(session, split->link.address) : status;
+}
+
 /* The leaf is cut by the addition, or at `border`. *posted: what became of the parent's entry. */
 static int split_run(struct tree_session *session, struct tree *tree, struct format_link link,
                      struct tree_hold *hold, const struct tree_addition *addition,
@@ -259,14 +272,8 @@ static int split_run(struct tree_session *session, struct tree *tree, struct for
     const struct format_layout *layout = &tree->layout;
     struct split split = {.session = session, .tree = tree, .link = link, .number = UINT32_MAX};
     *added = false;
-    /* The caller has validated the header, but the image may have been read again since, to be complete. */
-    if (!format_header_decode(layout, session->image.bytes, &split.header))
-        return tree_leaf_release_with(
-            session, tree, hold, pool_corrupt(&session->pool, link.address, "a leaf's header is malformed"));
-    int status = tree_leaf_entries(session, layout, session->image.bytes, &split.header, &split.count);
-    if (status == TREE_RESTART)
-        status = tree_leaf_corrupt(session, link.address);
-    else if (!status && split.count < 2 && !border)
+    int status = entries_take(&split);
+    if (!status && split.count < 2 && !border)
         status = pool_corrupt(&session->pool, link.address, "a leaf's bucket is full and the leaf empty");
     if (!status)
         status = tree_sibling_allocate(session, tree, 0, link.address, &split.sibling.address);
@@ -319,6 +326,47 @@ int tree_split_at(struct tree_session *session, struct tree *tree, struct format
     return status ? status : posted;
 }
 
+int tree_split_away(struct tree_session *session, struct tree *tree, struct format_link link,
+                    struct tree_hold *hold, gaddr copy, struct format_key_copy *lower,
+                    struct format_header *dead)
+{
+    const struct format_layout *layout = &tree->layout;
+    struct split split = {.session = session,
+                          .tree = tree,
+                          .link = link,
+                          .sibling = {.address = copy},
+                          .number = UINT32_MAX,
+                          .moves = true};
+    struct format_key_copy upper;
+    bool added = false;
+    int status = entries_take(&split);
+    if (!status) {
+        task_charge(TASK_WORK_SPLIT, 1);
+        /* As in split_run. */
+        format_key_store(lower, split.header.lower);
+        format_key_store(&upper, split.header.upper);
+        split.header.lower = format_key_of(lower);
+        split.header.upper = format_key_of(&upper);
+        split.separator = *lower;
+        status = build_sibling(&split, NULL, &added);
+    }
+    if (status) {
+        pool_release(&session->pool, copy, layout->geometry.leaf_bytes);
+        return tree_leaf_release_with(session, tree, hold, status);
+    }
+    const uint16_t version = (uint16_t)(split.header.version + 1);
+    narrow(layout, session->image.bytes, session->entries, 0, format_slot_seed(split.header.tag, version),
+           version, split.header.lower);
+    tree_leaf_death(session);
+    status = write_split(&split, hold, NULL, &added);
+    if (status)
+        return status;
+    *dead = split.header;
+    narrow_header(dead, format_key_of(lower), split.sibling);
+    dead->state = FORMAT_NODE_DEAD;
+    return 0;
+}
+
 /* Rewrites the image as the finished leaf, and the pool's leaf with it. Blocks of long keys that have moved
  * are still what they were: no session has met the sibling yet. */
 static int finish(struct tree_session *session, struct tree *tree, struct format_link link)
@@ -340,7 +388,9 @@ static int finish(struct tree_session *session, struct tree *tree, struct format
     for (uint32_t i = 0; i < count; i++)
         if (format_key_compare(entries[i].key, header.upper) < 0)
             entries[kept++] = entries[i];
-    header.state = FORMAT_NODE_LIVE;
+    if (format_header_moves(&header))
+        tree_leaf_death(session);
+    header.state = format_header_moves(&header) ? FORMAT_NODE_DEAD : FORMAT_NODE_LIVE;
     format_header_encode(layout, &header, image);
     narrow(layout, image, entries, kept, format_slot_seed(header.tag, header.version), header.version,
            header.lower);

@@ -21,6 +21,15 @@ int tree_split(struct tree_session *session, struct tree *tree, struct format_li
  * be posted. */
 int tree_split_at(struct tree_session *session, struct tree *tree, struct format_link link,
                   struct tree_hold *hold, struct format_key key);
+/*
+ * R8: a split at the leaf's lower fence, by which all of it goes to `copy`, a block on another memory node;
+ * the leaf is dead then, and described in *dead, whose keys lie in *lower. What is left is
+ * tree_unlink_finish's. BANYAN_ENOSPC: no tag lets so many entries fit; nothing was done. After any error the
+ * block is given back, unless it may have been linked.
+ */
+int tree_split_away(struct tree_session *session, struct tree *tree, struct format_link link,
+                    struct tree_hold *hold, gaddr copy, struct format_key_copy *lower,
+                    struct format_header *dead);
 /* Under the lock of a leaf marked as splitting, whose image is complete: finishes it in memory and in the
  * pool. The lock stays held. */
 int tree_split_finish(struct tree_session *session, struct tree *tree, struct format_link link);

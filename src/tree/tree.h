@@ -274,6 +274,37 @@ struct tree_merge_report {
 int tree_merge_step(struct tree_session *session, struct tree *tree, struct tree_merge_cursor *cursor,
                     uint32_t budget, struct tree_merge_report *report);
 
+/* ---- moving nodes ---- */
+
+enum tree_move_outcome {
+    TREE_MOVE_DONE,
+    TREE_MOVE_THERE,     /* it lies there already */
+    TREE_MOVE_ELSEWHERE, /* it does not lie where it was to be moved from; or there is no such level */
+    TREE_MOVE_ROOT,      /* it is the root, and stays: tree_move_root puts one above it */
+    TREE_MOVE_FIRST,     /* a leaf, the first of a range of the map of rights: it stays (rule O3) */
+    TREE_MOVE_OTHERS,    /* a leaf of a range that is another compute node's to change */
+    TREE_MOVE_FULL,      /* no room where it was to go */
+    TREE_MOVE_LATER /* others were at work on it all the time, or its range is on its way to another owner */
+};
+struct tree_move {
+    const void *key; /* that the node's range holds; length 0: the least */
+    uint32_t key_length;
+    uint8_t level;
+    uint16_t from; /* only if it lies on this memory node; POOL_ANY_NODE: wherever it lies */
+    uint16_t to;
+    enum tree_move_outcome outcome; /* out, where 0 is returned */
+};
+/*
+ * Moves the node of this level whose range holds the key to another memory node (R8), while others read and
+ * write it. Any number of sessions may, at once. What its slots refer to stays where it is. About eight round
+ * trips: its keys cannot be changed during three of them. BANYAN_ENET, BANYAN_EUNKNOWN: what was begun is
+ * ended by whoever meets it next. BANYAN_ENOSPC: it had to be split for it, and there is no room for that.
+ */
+int tree_move_node(struct tree_session *session, struct tree *tree, struct tree_move *move);
+/* If the index's root lies on that memory node: puts another root above it, elsewhere, so that the node can
+ * move. The tree is a level higher then. */
+int tree_move_root(struct tree_session *session, struct tree *tree, uint16_t from, bool *raised);
+
 /* ---- bulk load ---- */
 
 /* Builds the index from a strictly ascending stream; the index must be empty, and none of its ranges another
@@ -299,7 +330,7 @@ struct tree_stats {
     uint64_t operations;
     uint64_t retries;                  /* reads and lock attempts that were repeated */
     uint64_t cache_hits, cache_misses; /* internal nodes wanted: found in the node cache or fetched */
-    uint64_t splits, unlinks, merges, handovers, snapshot_handovers;
+    uint64_t splits, unlinks, merges, moves, handovers, snapshot_handovers;
     uint64_t unfinished; /* changes that were done, while an error left the parent's entry of their split, or
                             the rest of their unlinking, to the next session that meets it; and those of
                             unknown outcome that no operation tells of: entries of the log that are

@@ -18,6 +18,7 @@ struct departed {
     struct format_link link, sibling;
     struct format_key_copy lower, upper;
     bool has_upper;
+    bool moved; /* R8: `sibling` has its range, and is to have its entry */
     uint8_t level;
 };
 
@@ -27,6 +28,7 @@ static void departed_store(struct departed *departed, struct format_link link,
     departed->link = link;
     departed->sibling = header->sibling;
     departed->has_upper = header->has_upper;
+    departed->moved = format_header_moves(header);
     departed->level = header->level;
     format_key_store(&departed->lower, header->lower);
     format_key_store(&departed->upper, header->upper);
@@ -158,6 +160,8 @@ static int extend_internal(struct tree_session *session, struct tree *tree, cons
 static int extend_left(struct tree_session *session, struct tree *tree, const struct departed *departed,
                        struct departed *next)
 {
+    if (!format_key_compare(format_key_of(&departed->lower), format_key_least(&tree->layout)))
+        return 0; /* it has moved, and nothing lies to the left */
     for (;;) {
         int status = departed->level ? extend_internal(session, tree, departed, next)
                                      : extend_leaf(session, tree, departed, next);
@@ -169,17 +173,26 @@ static int extend_left(struct tree_session *session, struct tree *tree, const st
     }
 }
 
+/* The last step: the entry of the level above goes, or it becomes that of the copy. The session that does it
+ * frees the node. */
+static int leave_parent(struct tree_session *session, struct tree *tree, const struct departed *departed)
+{
+    const struct format_key lower = format_key_of(&departed->lower);
+    const uint8_t above = (uint8_t)(departed->level + 1);
+    return departed->moved ? tree_parent_insert(session, tree, above, lower, departed->sibling)
+                           : tree_parent_drop(session, tree, above, lower, departed->link);
+}
+
 int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct format_link link,
                        const struct format_header *header)
 {
     struct departed first, now, next;
     /* Nothing lies to the left: this was the root of an empty index, and names the one that a bulk load made.
      */
-    if (!format_key_compare(header->lower, format_key_least(&tree->layout))) {
-        bool swapped;
+    if (!format_key_compare(header->lower, format_key_least(&tree->layout)) && !format_header_moves(header)) {
         gaddr successor = header->sibling.address;
         tree_root_forget(tree);
-        return successor ? tree_root_swap(session, tree, link.address, successor, &swapped) : 0;
+        return successor ? tree_root_follow(session, tree, link, successor) : 0;
     }
     departed_store(&first, link, header);
     /* Dead neighbours to the left go first, one after the other rather than by recursion: there may be many.
@@ -196,8 +209,7 @@ int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct f
                 status = extend_left(session, tree, &now, &next);
         }
         if (!status)
-            status = tree_parent_drop(session, tree, (uint8_t)(now.level + 1), format_key_of(&now.lower),
-                                      now.link);
+            status = leave_parent(session, tree, &now);
         if (status || format_link_equal(now.link, first.link))
             return status;
     }

@@ -7,9 +7,10 @@
 #include "tree/lock.h"
 #include "tree/tree.h"
 
-/* The node is dead: extends its left neighbour over it, drops it from its parent, frees it. Idempotent: every
- * session that meets the node may call it. `header` is the dead node's, and valid. Fails with the fabric's
- * errors and BANYAN_ECORRUPT. */
+/* The node is dead: extends its left neighbour over it, drops it from its parent, frees it. Where it has
+ * moved (R8), the left neighbour and the parent come to name its copy. Idempotent: every session that meets
+ * the node may call it. `header` is the dead node's, and valid. Fails with the fabric's errors and
+ * BANYAN_ECORRUPT. */
 int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct format_link link,
                        const struct format_header *header);
 /* Locks the leaf that holds what lies just below the key, finds it sound, and finishes what is half done
