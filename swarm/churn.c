@@ -175,6 +175,10 @@ static void churn_one(struct driver *driver, const struct churn *churn, const st
         driver_merge(driver);
         return;
     }
+    if (churn->node_moves && random_below(&driver->random, 100) < churn->node_moves) {
+        driver_move_node(driver, random_below(&driver->random, churn->keys));
+        return;
+    }
     uint64_t quarter = churn->keys / 4, dice = random_below(&driver->random, 100), key;
     if (dice < churn->scans) {
         churn_scan(driver, churn);

@@ -358,6 +358,29 @@ void driver_merge(struct driver *driver)
     }
 }
 
+void driver_move_node(struct driver *driver, uint64_t key)
+{
+    const struct driver_setting *setting = driver->setting;
+    uint8_t bytes[FORMAT_KEY_MAX];
+    const uint64_t dice = random_next(&driver->random);
+    uint8_t level = 0;
+    while (level < 6 && random_chance(&driver->random, 0.3))
+        level++;
+    if (!driver->subject->move_node)
+        return;
+    size_t length = driver_key(&setting->shape, key, bytes);
+    int status = driver->subject->move_node(driver->session, bytes, length, level, dice);
+    if ((status == BANYAN_ENET || status == BANYAN_EUNKNOWN || status == BANYAN_ETIMEOUT ||
+         status == BANYAN_EFENCED) &&
+        setting->lossy(setting->context)) {
+        driver->unreachable++; /* some of it is left to others */
+        task_sleep(setting->pause_ns);
+    } else if (status && !(status == BANYAN_ENOSPC && (setting->accept_full || setting->accept_refusals))) {
+        driver_fail(driver, status, "moving a node: %s: %s", error_name(status),
+                    driver->subject->trouble(driver->session));
+    }
+}
+
 uint64_t driver_sample(struct driver *driver)
 {
     const struct driver_setting *setting = driver->setting;

@@ -115,6 +115,8 @@ bool driver_scan(struct driver *driver, struct driver_scan *scan);
 void driver_move(struct driver *driver, uint64_t key);
 /* A step of the walk that merges sparse leaves. It changes nothing that a history tells. */
 void driver_merge(struct driver *driver);
+/* Moves the node that holds the key, a leaf or one above it, to another memory node: no answer may change. */
+void driver_move_node(struct driver *driver, uint64_t key);
 /* A key of the subject; UINT64_MAX: none, or it could not be asked. */
 uint64_t driver_sample(struct driver *driver);
 

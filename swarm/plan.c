@@ -126,6 +126,7 @@ void swarm_plan_churn(const struct swarm_plan *plan, struct churn *churn)
                             .multis = plan->multis,
                             .moves = plan->moves,
                             .merges = plan->merges,
+                            .node_moves = plan->node_moves,
                             .disjoint = plan->disjoint,
                             .may_lack = swarm_plan_may_be_full(plan)};
 }

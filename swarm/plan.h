@@ -54,7 +54,7 @@ struct swarm_plan {
     /* workload */
     uint64_t keys, window;
     int pattern; /* enum churn_pattern */
-    uint32_t rounds, hot, scans, multis, moves, merges;
+    uint32_t rounds, hot, scans, multis, moves, merges, node_moves;
     bool disjoint;
     /* bounds */
     uint64_t patience_ns; /* once faults have stopped no operation takes longer */

@@ -247,12 +247,17 @@ static void draw_walks(struct swarm_plan *plan, uint64_t seed)
         plan->switches.cache_bytes = UINT64_C(2048) << random_below(&random, 4);
 }
 
-/* Placed subtrees in some plans, small ones, so that there are many. From dice of its own. */
+/* Placed subtrees and nodes that move in some plans, small ones, so that there are many. From dice of its
+ * own. */
 static void draw_placement(struct swarm_plan *plan, uint64_t seed)
 {
     struct random random;
     random_seed(&random, random_mix(seed ^ UINT64_C(0x91ace)));
     plan->subtree_levels = random_chance(&random, 0.25) ? 1 + (uint32_t)random_below(&random, 3) : 0;
+    /* Nodes that move. Where compute nodes die in the middle of lists, many of these should be moves'. */
+    plan->node_moves = plan->memory_nodes > 1 && random_chance(&random, 0.4)
+                           ? 1 + (uint32_t)random_below(&random, plan->kill_at_effect ? 40 : 12)
+                           : 0;
 }
 
 /* How long a heartbeat takes and its echo. A lease that is not longer is over before the echo is there, so it

@@ -88,6 +88,8 @@ const struct option_entry swarm_plan_table[] = {
     ENTRY("multis", OPTION_U32, multis, 0, 100, NULL, "%", "operations on many keys at once"),
     ENTRY("moves", OPTION_U32, moves, 0, 100, NULL, "%", "operations that move records and keys elsewhere"),
     ENTRY("merges", OPTION_U32, merges, 0, 100, NULL, "%", "rounds that merge sparse leaves instead"),
+    ENTRY("node-moves", OPTION_U32, node_moves, 0, 100, NULL, "%",
+          "rounds that move a node to another memory node instead"),
     ENTRY("disjoint", OPTION_BOOL, disjoint, 0, 0, NULL, NULL, "each task writes keys of its own only"),
     ENTRY("patience-ns", OPTION_U64, patience_ns, 0, 0, NULL, "ns",
           "longest operation once the faults have stopped"),

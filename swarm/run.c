@@ -294,6 +294,7 @@ static void result_of(struct swarm_run *run, int status, struct swarm_result *re
                                     .splits = stats.splits,
                                     .unlinks = stats.unlinks,
                                     .merges = stats.merges,
+                                    .node_moves = stats.moves,
                                     .merging_at_death = world->merging_at_death,
                                     .retries = stats.retries,
                                     .handovers = stats.handovers,

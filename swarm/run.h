@@ -22,7 +22,7 @@ struct swarm_result {
     uint64_t operations; /* of the tasks: calls of the subject */
     uint64_t recorded;   /* entries in the history */
     uint64_t events, virtual_ns, hash;
-    uint64_t splits, unlinks, merges, merging_at_death, retries, handovers;
+    uint64_t splits, unlinks, merges, node_moves, merging_at_death, retries, handovers;
     uint64_t deaths, restarts, losses, unreachable, unknown, refused;
     uint64_t lost_bytes; /* of blocks without an owner at the end: those that dead nodes held, or that a lost
                             reply gave */

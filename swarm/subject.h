@@ -38,7 +38,13 @@ struct subject_ops {
     const char *(*trouble)(void *session);
     /* A step of the walk that merges sparse leaves, over about so many. NULL: the subject has none. */
     int (*merge)(void *session, uint32_t budget);
+    /* Moves the node of this level that holds the key to another memory node, and where it is the root gives
+     * it a parent first. NULL: it has no nodes. `dice` chooses where. */
+    int (*move_node)(void *session, const uint8_t *key, size_t length, uint8_t level, uint64_t dice);
 };
+/* The last of these, of any session of an index. */
+int subject_move_node(struct tree_session *session, struct tree *tree, const uint8_t *key, size_t length,
+                      uint8_t level, uint64_t dice);
 
 #define SUBJECT_MANY_MAX 12u
 

@@ -167,10 +167,16 @@ static int merge(void *context, uint32_t budget)
     return tree_merge_step(task->session, task->tree, &task->merge, budget, &report);
 }
 
+static int move_node(void *context, const uint8_t *key, size_t length, uint8_t level, uint64_t dice)
+{
+    struct world_task *task = context;
+    return subject_move_node(task->session, task->tree, key, length, level, dice);
+}
+
 static const char *trouble(void *context)
 {
     const struct world_task *task = context;
     return tree_session_error(task->session)->text;
 }
 
-const struct subject_ops subject_store = {one, many, scan, sample, move, trouble, merge};
+const struct subject_ops subject_store = {one, many, scan, sample, move, trouble, merge, move_node};

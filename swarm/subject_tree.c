@@ -86,11 +86,40 @@ static int merge(void *context, uint32_t budget)
     return tree_merge_step(task->session, task->tree, &task->merge, budget, &report);
 }
 
+int subject_move_node(struct tree_session *session, struct tree *tree, const uint8_t *key, size_t length,
+                      uint8_t level, uint64_t dice)
+{
+    const uint16_t nodes = tree_session_pool(session)->memory_nodes;
+    struct tree_move move = {.key = key,
+                             .key_length = (uint32_t)length,
+                             .level = level,
+                             .from = POOL_ANY_NODE,
+                             .to = (uint16_t)(dice % nodes)};
+    bool raised;
+    int status = tree_move_node(session, tree, &move);
+    /* Seldom: each makes the tree higher. */
+    if (!status && move.outcome == TREE_MOVE_ROOT && level < 5 && dice / nodes % 16 == 0)
+        for (uint16_t node = 0; node < nodes && !status; node++)
+            status = tree_move_root(session, tree, node, &raised);
+    return status;
+}
+
+static int move_node(void *context, const uint8_t *key, size_t length, uint8_t level, uint64_t dice)
+{
+    struct world_task *task = context;
+    return subject_move_node(task->session, task->tree, key, length, level, dice);
+}
+
 static const char *trouble(void *context)
 {
     const struct world_task *task = context;
     return tree_session_error(task->session)->text;
 }
 
-const struct subject_ops subject_tree = {
-    .one = one, .many = many, .scan = scan, .sample = sample, .trouble = trouble, .merge = merge};
+const struct subject_ops subject_tree = {.one = one,
+                                         .many = many,
+                                         .scan = scan,
+                                         .sample = sample,
+                                         .trouble = trouble,
+                                         .merge = merge,
+                                         .move_node = move_node};

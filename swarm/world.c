@@ -194,6 +194,7 @@ void world_stats(const struct world *world, struct tree_stats *stats)
         stats->splits += one->splits;
         stats->unlinks += one->unlinks;
         stats->merges += one->merges;
+        stats->moves += one->moves;
         stats->handovers += one->handovers;
         stats->snapshot_handovers += one->snapshot_handovers;
         stats->unfinished += one->unfinished;

@@ -359,8 +359,13 @@ static int kept_merge(void *context, uint32_t budget)
     return subject_store.merge(context, budget);
 }
 
-const struct subject_ops subject_kept = {kept_one,  kept_many,    kept_scan, kept_sample,
-                                         kept_move, kept_trouble, kept_merge};
+static int kept_move_node(void *context, const uint8_t *key, size_t length, uint8_t level, uint64_t dice)
+{
+    return subject_store.move_node(context, key, length, level, dice);
+}
+
+const struct subject_ops subject_kept = {kept_one,  kept_many,    kept_scan,  kept_sample,
+                                         kept_move, kept_trouble, kept_merge, kept_move_node};
 
 /* ---- life ---- */
 

@@ -84,8 +84,8 @@ struct sim_run {
     struct sim_settings settings;
     struct swarm_plan replayed;   /* with --replay */
     struct world_disks_met disks; /* sums */
-    uint64_t runs, failures, operations, events, virtual_ns, splits, unlinks, merges, merging, deaths,
-        restarts, losses, longest_ns;
+    uint64_t runs, failures, operations, events, virtual_ns, splits, unlinks, merges, node_moves, merging,
+        deaths, restarts, losses, longest_ns;
     uint64_t first_failed; /* the lowest seed of those that failed */
     double begun, busy;    /* wall clock; of the runs, added up */
 };
@@ -142,16 +142,17 @@ static void tell_json(const struct swarm_outcome *outcome)
 {
     const struct swarm_result *result = &outcome->result;
     json_t *json = json_pack(
-        "{s:o, s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+        "{s:o, s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+        "s:I}",
         "seed", json_unsigned(outcome->seed), "end", swarm_end_name(outcome->end), "what", result->what,
         "words", outcome->words, "seconds", outcome->seconds, "operations", (json_int_t)result->operations,
         "events", (json_int_t)result->events, "virtual_ns", (json_int_t)result->virtual_ns, "splits",
         (json_int_t)result->splits, "unlinks", (json_int_t)result->unlinks, "merges",
-        (json_int_t)result->merges, "deaths", (json_int_t)result->deaths, "restarts",
-        (json_int_t)result->restarts, "losses", (json_int_t)result->losses, "unknown",
-        (json_int_t)result->unknown, "lost_bytes", (json_int_t)result->lost_bytes, "unfinished",
-        (json_int_t)result->unfinished, "longest_ns", (json_int_t)result->longest_ns, "hash",
-        (json_int_t)(result->hash >> 1));
+        (json_int_t)result->merges, "node_moves", (json_int_t)result->node_moves, "deaths",
+        (json_int_t)result->deaths, "restarts", (json_int_t)result->restarts, "losses",
+        (json_int_t)result->losses, "unknown", (json_int_t)result->unknown, "lost_bytes",
+        (json_int_t)result->lost_bytes, "unfinished", (json_int_t)result->unfinished, "longest_ns",
+        (json_int_t)result->longest_ns, "hash", (json_int_t)(result->hash >> 1));
     if (json && json_dumpf(json, stdout, JSON_COMPACT) == 0)
         putchar('\n');
     json_decref(json);
@@ -215,6 +216,7 @@ static bool report(void *context, const struct swarm_outcome *outcome)
     run->splits += result->splits;
     run->unlinks += result->unlinks;
     run->merges += result->merges;
+    run->node_moves += result->node_moves;
     run->merging += result->merging_at_death;
     run->deaths += result->deaths;
     run->restarts += result->restarts;
@@ -245,10 +247,10 @@ static void summarize(const struct sim_run *run)
     }
     printf("%" PRIu64 " runs, %" PRIu64 " failed; %" PRIu64 " operations in %.1f minutes (%" PRIu64
            " a minute and job), %" PRIu64 " splits, %" PRIu64 " unlinks, %" PRIu64 " merges (%" PRIu64
-           " leaves half merged at a death), %" PRIu64 " deaths, %" PRIu64 " restarts, %" PRIu64
-           " lost connections; longest operation after the faults %" PRIu64 " us\n",
+           " leaves half merged at a death), %" PRIu64 " nodes moved, %" PRIu64 " deaths, %" PRIu64
+           " restarts, %" PRIu64 " lost connections; longest operation after the faults %" PRIu64 " us\n",
            run->runs, run->failures, run->operations, minutes, each, run->splits, run->unlinks, run->merges,
-           run->merging, run->deaths, run->restarts, run->losses, run->longest_ns / 1000);
+           run->merging, run->node_moves, run->deaths, run->restarts, run->losses, run->longest_ns / 1000);
     if (run->disks.cuts) {
         const struct world_disks_met *disks = &run->disks;
         printf("disks: %" PRIu64 " rounds, %" PRIu64 " that failed, %" PRIu64 " waits; power was cut %" PRIu64
