@@ -17,6 +17,7 @@
 #include "stepper.h"
 #include "tree/index.h"
 #include "tree/locate.h"
+#include "tree/rights.h"
 #include "tree/session.h"
 
 #define SIDES     3u
@@ -793,6 +794,56 @@ static void a_leaf_that_is_full_to_the_last_slot_is_halved_first(void **state)
     rig_close(&rig);
 }
 
+/* ---- ranges ---- */
+
+static void adopt(struct side *side, uint64_t version, enum tree_right low, enum tree_right high)
+{
+    static uint8_t key[KEY_BYTES];
+    const struct fabric_process other = {.compute_id = 9, .instance = 1};
+    struct tree_rights_row rows[2] = {
+        {.lower = key, .right = low, .epoch = version},
+        {.lower = key, .lower_length = (uint32_t)key_make(100, key), .right = high, .epoch = version}};
+    if (high == TREE_OTHERS)
+        rows[1].owner = other;
+    assert_int_equal(tree_rights_adopt(side->session, side->tree, version, 1, rows, 2), 0);
+}
+
+static enum tree_move_outcome moved(struct side *side, unsigned number)
+{
+    const struct target target = {"", number, 0};
+    struct tree_move move;
+    assert_int_equal(move_target(side, &target, &move), 0);
+    return move.outcome;
+}
+
+static void leaves_move_by_who_has_the_right_to_them(void **state)
+{
+    (void)state;
+    kind = PLAIN;
+    struct rig rig;
+    uint8_t key[KEY_BYTES];
+    rig_open(&rig);
+    struct side *side = &rig.sides[0];
+    adopt(side, 1, TREE_SHARED, TREE_SHARED);
+    const size_t length = key_make(100, key);
+    assert_int_equal(tree_border_make(side->session, side->tree, key, length), 0);
+    for (unsigned owned = 0; owned < 2; owned++) {
+        const enum tree_right right = owned ? TREE_OWNED : TREE_SHARED;
+        adopt(side, 2 + 2 * owned, right, right);
+        assert_int_equal(moved(side, 100), TREE_MOVE_FIRST);
+        assert_int_equal(moved(side, KEYS), TREE_MOVE_DONE); /* nothing lies left of the leftmost */
+        assert_int_equal(moved(side, 60), TREE_MOVE_DONE);
+        assert_int_equal(moved(side, KEYS - 1), TREE_MOVE_DONE);
+        adopt(side, 3 + 2 * owned, right, owned ? TREE_OTHERS : TREE_MOVING);
+        assert_int_equal(moved(side, KEYS - 1), owned ? TREE_MOVE_OTHERS : TREE_MOVE_LATER);
+        assert_int_equal(moved(side, 60), TREE_MOVE_DONE);
+        for (unsigned i = 0; i < 100; i++)
+            assert_int_equal(get(side, i), rig.values[i]);
+    }
+    judge(&rig);
+    rig_close(&rig);
+}
+
 /* ---- the root's word ---- */
 
 static bool writes_root(const struct fabric_list *list, void *context)
@@ -859,6 +910,7 @@ int main(void)
         cmocka_unit_test(what_is_not_to_move_stays),
         cmocka_unit_test(a_full_memory_node_takes_nothing),
         cmocka_unit_test(a_leaf_that_is_full_to_the_last_slot_is_halved_first),
+        cmocka_unit_test(leaves_move_by_who_has_the_right_to_them),
         cmocka_unit_test(a_root_in_the_place_of_another_is_not_taken_for_it),
         cmocka_unit_test(a_move_that_is_cut_anywhere_is_finished_by_what_comes_next),
         cmocka_unit_test(a_move_that_is_cut_within_a_leafs_body_is_finished_too),
