@@ -17,6 +17,7 @@ int command_memory(int argc, char **argv);
 int command_compute(int argc, char **argv);
 int command_check(int argc, char **argv);
 int command_drop(int argc, char **argv);
+int command_balance(int argc, char **argv);
 int command_dump(int argc, char **argv);
 int command_load(int argc, char **argv);
 int command_ranges(int argc, char **argv);

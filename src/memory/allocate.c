@@ -1,5 +1,5 @@
 /*
- * allocate.c - the services ALLOCATE and FREE: hand out blocks in batches, and take them back. Which blocks
+ * allocate.c - the services ALLOCATE, FREE and DRAIN: hand out blocks in batches, take them back, and hand out none. Which blocks
  * are free is blocks.c's.
  *
  * Any thread; a call holds the node's spin lock for at most MEMORY_BATCH_MAX short steps.
@@ -13,9 +13,11 @@
 
 /* ---- ALLOCATE ---- */
 
-/* Whether a test wants this allocation to fail. */
+/* Whether this allocation is to fail: the memory node is being emptied, or a test wants it. */
 static bool refused(struct memory_node *node)
 {
+    if (node->draining)
+        return true;
     if (node->refusals == 0)
         return false;
     if (node->refusals != UINT64_MAX)
@@ -27,6 +29,8 @@ static bool refused(struct memory_node *node)
 static uint16_t keep_units(const struct memory_node *node)
 {
     struct blocks_count count;
+    if (node->draining)
+        return 0;
     blocks_count(node->blocks, &count);
     uint64_t pool = (count.bytes_used + count.bytes_free) / 256, free = count.bytes_free / 16;
     uint64_t units = (pool < free ? pool : free) / MEMORY_KEEP_UNIT;
@@ -98,6 +102,26 @@ void memory_node_refuse(struct memory_node *node, uint64_t count)
     node->refusals = count;
     spinlock_unlock(&node->lock);
 }
+
+/* ---- DRAIN ---- */
+
+static int serve_drain(void *context, struct memory_call *call)
+{
+    struct memory_node *node = context;
+    struct memory_drain_request request;
+    if (call->length < sizeof request)
+        return BANYAN_EINVAL;
+    memcpy(&request, call->request, sizeof request);
+    if (request.on > 1)
+        return BANYAN_EINVAL;
+    spinlock_lock(&node->lock);
+    node->draining = request.on;
+    spinlock_unlock(&node->lock);
+    return BANYAN_OK;
+}
+
+const struct memory_service memory_drain_service = {
+    .name = "drain", .roles = MEMORY_ROLE_DATA, .serve = serve_drain};
 
 /* ---- FREE ---- */
 

@@ -29,7 +29,8 @@
     OWN(MEMORY_LOG, 22, 6, memory_log_service)                                                               \
     OTHER(MEMORY_PERSIST, 28,                                                                                \
           2) /* of those with a disk: persist/disk.c; what is asked: fabric/wire.h, below */                 \
-    OTHER(MEMORY_WALK, 30, 2) /* of those whose CPU walks: walk_service.h */
+    OTHER(MEMORY_WALK, 30, 2) /* of those whose CPU walks: walk_service.h */                                 \
+    OWN(MEMORY_DRAIN, 40, 1, memory_drain_service)
 
 #define MEMORY_KIND_OWN(name, number, kinds, service) name = (number), name##_LAST = (number) + (kinds)-1,
 #define MEMORY_KIND_OTHER(name, number, kinds)        name = (number), name##_LAST = (number) + (kinds)-1,
@@ -91,6 +92,13 @@ struct memory_free_request {
 struct memory_free_reply {
     uint32_t keep; /* as above */
 };
+/* `on` 1: from now on ALLOCATE finds no room here, and compute nodes are told to keep no free blocks of this
+ * memory node's, so that it can be emptied; 0: as before. Until the process ends. Logs' segments are handed
+ * out as ever. */
+struct memory_drain_request {
+    uint32_t kind;
+    uint32_t on;
+};
 struct memory_status_request {
     uint32_t kind;
     uint32_t reserved;
@@ -133,6 +141,7 @@ struct memory_status_reply {
     uint64_t walk_busy_total;                                /* requests that found the queue full */
     uint64_t walk_refused_total;                             /* that made no sense */
     uint64_t walk_cpu_ns_total;                              /* CPU time of the threads */
+    uint64_t draining; /* 1: it hands out no blocks for nodes and data (DRAIN) */
 };
 /* Which blocks are handed out, for `banyan check`: the bits of granules of MEMORY_BLOCK_MIN bytes. */
 struct memory_usage_request {

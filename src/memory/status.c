@@ -35,6 +35,7 @@ void memory_node_status(struct memory_node *node, struct memory_status_reply *st
         .node = node->number,
         .node_count = node->node_count,
         .kept = node->keep.file != NULL,
+        .draining = node->draining,
     };
     spinlock_unlock(&node->lock);
     memory_registry_report(&node->registry, status);

@@ -343,9 +343,41 @@ int owner_message_border(struct owner *owner, struct tree_session *session, stru
     return status;
 }
 
+/* ---- moves ---- */
+
+int owner_message_move(void *context, struct tree_session *session, struct tree *tree,
+                       struct fabric_process peer, struct tree_move *move)
+{
+    uint8_t where[OWNER_MOVE_BYTES];
+    const struct owner_item item = {.kind = OWNER_ITEM_MOVE,
+                                    .key = move->key,
+                                    .key_length = move->key_length,
+                                    .value = where,
+                                    .length = sizeof where};
+    struct owner_answer answer;
+    struct call call;
+    memcpy(where, &move->from, sizeof move->from);
+    memcpy(where + sizeof move->from, &move->to, sizeof move->to);
+    int status = call_begin(&call, context, session, tree, peer, 64u + FORMAT_KEY_MAX);
+    if (status)
+        return status;
+    (void)owner_request_add(&call.writer, &item); /* there is room */
+    status = call_send(&call);
+    if (!status && (owner_reply_next(&call.reader, &answer) ||
+                    (!answer.status && (answer.length != 1 || answer.value[0] > TREE_MOVE_LATER))))
+        status = nonsense(&call);
+    else if (!status)
+        status = answered(&call, answer.status);
+    if (!status)
+        move->outcome = (enum tree_move_outcome)answer.value[0];
+    call_end(&call);
+    return status;
+}
+
 const struct tree_forward owner_forward = {.lookup = forward_lookup,
                                            .exchange = forward_exchange,
                                            .wait = owner_wait_for,
                                            .many = forward_many,
                                            .scan = forward_scan,
+                                           .move = owner_message_move,
                                            .pause = owner_wait_lease};

@@ -152,6 +152,9 @@ static bool item_good(const struct owner_item *item, uint8_t flags)
     case OWNER_ITEM_SETTLED:
     case OWNER_ITEM_BORDER:
         return !flags && item->expect == TREE_EXPECT_ANYTHING;
+    case OWNER_ITEM_MOVE:
+        return flags == FLAG_VALUE && item->length == OWNER_MOVE_BYTES && !item->expected_length &&
+               item->expect == TREE_EXPECT_ANYTHING;
     case OWNER_ITEM_EXCHANGE:
         return true;
     default:

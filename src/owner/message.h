@@ -22,8 +22,9 @@
 /* A reply of as many items always fits. */
 #define OWNER_REPLY_BYTES (16u + OWNER_MESSAGE_ITEMS * (3u + FORMAT_VALUE_MAX))
 
-/* SETTLED: a lookup of what a change is decided on, as tree_lookup_settled_here. */
-enum owner_item_kind { OWNER_ITEM_LOOKUP = 1, OWNER_ITEM_EXCHANGE, OWNER_ITEM_BORDER, OWNER_ITEM_SETTLED };
+/* SETTLED: a lookup of what a change is decided on, as tree_lookup_settled_here. MOVE: of the key's leaf; the
+ * value says from which memory node to which (u16 each), the answer's value, a byte, what it came to. */
+enum owner_item_kind { OWNER_ITEM_LOOKUP = 1, OWNER_ITEM_EXCHANGE, OWNER_ITEM_BORDER, OWNER_ITEM_SETTLED, OWNER_ITEM_MOVE };
 
 struct owner_item {
     enum owner_item_kind kind;
@@ -80,5 +81,9 @@ struct owner;
  * tree_border_make, or BANYAN_ENET. */
 int owner_message_border(struct owner *owner, struct tree_session *session, struct tree *tree,
                          struct fabric_process peer, const void *key, size_t key_length);
+/* Has the process move a leaf of its own; as struct tree_forward's `move`. */
+int owner_message_move(void *owner, struct tree_session *session, struct tree *tree,
+                       struct fabric_process peer, struct tree_move *move);
+#define OWNER_MOVE_BYTES 4u
 
 #endif

@@ -68,6 +68,20 @@ static void exchange(struct owner_service *service, struct tree *tree, const str
     answer->length = change->old_length;
 }
 
+static void move(struct owner_service *service, struct tree *tree, const struct owner_item *item,
+                 struct owner_answer *answer)
+{
+    struct tree_move move = {.key = item->key, .key_length = (uint32_t)item->key_length, .here = true};
+    const uint8_t *value = item->value;
+    memcpy(&move.from, value, sizeof move.from);
+    memcpy(&move.to, value + sizeof move.from, sizeof move.to);
+    answer->status = tree_move_node(service->session, tree, &move);
+    answer->existed = !answer->status;
+    answer->value = service->value;
+    answer->length = answer->existed;
+    service->value[0] = (uint8_t)move.outcome;
+}
+
 static void serve_item(struct owner_service *service, struct owner_index *index,
                        const struct owner_item *item, struct owner_answer *answer)
 {
@@ -76,6 +90,8 @@ static void serve_item(struct owner_service *service, struct owner_index *index,
         lookup(service, index->tree, item, answer);
     else if (index && item->kind == OWNER_ITEM_EXCHANGE)
         exchange(service, index->tree, item, answer);
+    else if (index && item->kind == OWNER_ITEM_MOVE)
+        move(service, index->tree, item, answer);
     else if (index)
         answer->status = tree_border_make(service->session, index->tree, item->key, item->key_length);
     if (answer->status == BANYAN_EFENCED) {

@@ -329,6 +329,30 @@ void pool_block_release(struct pool_session *session, gaddr block, uint32_t byte
         release(session, MEMORY_FOR_DATA, block, block_bytes);
 }
 
+/* ---- memory nodes that are emptied ---- */
+
+int pool_node_status(struct pool_session *session, uint16_t node, struct memory_status_reply *status)
+{
+    const struct memory_status_request request = {.kind = MEMORY_STATUS};
+    size_t length;
+    int failed = pool_call(session, node, &request, sizeof request, status, sizeof *status, &length);
+    if (!failed && length < sizeof *status)
+        failed = BANYAN_ENET;
+    return failed ? pool_node_failed(session, failed, node, "asking for its status") : 0;
+}
+
+int pool_node_drain(struct pool_session *session, uint16_t node, bool on)
+{
+    const struct memory_drain_request request = {.kind = MEMORY_DRAIN, .on = on};
+    uint8_t reply[8];
+    size_t length;
+    int status = pool_call(session, node, &request, sizeof request, reply, sizeof reply, &length);
+    if (status)
+        return pool_node_failed(session, status, node, "DRAIN");
+    pool_lists_return(session->worker, node, true, session->cost);
+    return 0;
+}
+
 /* ---- tags ---- */
 
 int pool_take_tag(struct pool_session *session, uint16_t node, uint32_t *tag)

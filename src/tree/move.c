@@ -271,6 +271,23 @@ static int move_try(struct mover *mover)
     }
 }
 
+/* Another compute node has the right to the leaf: it moves it, if it can be asked. */
+static int move_ask(struct mover *mover)
+{
+    struct tree_session *session = mover->session;
+    const struct tree_compute *compute = session->compute;
+    struct tree_move asked = *mover->move;
+    asked.key = mover->key.bytes;
+    asked.key_length = mover->key.length;
+    outcome(mover, TREE_MOVE_OTHERS);
+    if (asked.here || !compute->forward.move || !asked.key_length)
+        return 0;
+    int status = compute->forward.move(compute->forward_context, session, mover->tree, session->owner, &asked);
+    if (!status)
+        mover->move->outcome = asked.outcome;
+    return status == BANYAN_EFENCED ? outcome(mover, TREE_MOVE_LATER) : status; /* it is another's by now */
+}
+
 int tree_move_node(struct tree_session *session, struct tree *tree, struct tree_move *move)
 {
     struct mover mover = {
@@ -278,7 +295,11 @@ int tree_move_node(struct tree_session *session, struct tree *tree, struct tree_
     struct tree_turn turn = {0};
     if (!move->key_length)
         mover.key = format_key_least(&tree->layout);
-    int status = tree_begin(session, tree);
+    int status = tree_key_check(session, tree, mover.key.bytes, mover.key.length);
+    if (!status || !move->key_length)
+        status = tree_begin(session, tree);
+    else
+        return status;
     session->stats.operations--; /* it is background work, not a client's */
     if (!status && move->to >= session->pool.memory_nodes)
         status = pool_fail(&session->pool, BANYAN_EINVAL, "there is no memory node %u to move to", move->to);
@@ -297,7 +318,7 @@ int tree_move_node(struct tree_session *session, struct tree *tree, struct tree_
         if (right <= TREE_OWNED)
             status = move_try(&mover);
         else
-            status = outcome(&mover, right == TREE_OTHERS ? TREE_MOVE_OTHERS : TREE_MOVE_LATER);
+            status = right == TREE_OTHERS ? move_ask(&mover) : outcome(&mover, TREE_MOVE_LATER);
         if (tree_again(session, &status))
             status = TREE_ANEW;
     } while (tree_turn_again(session, tree, &turn, &status));

@@ -191,6 +191,9 @@ struct tree_forward {
     int (*scan)(void *context, struct tree_session *session, struct tree *tree, struct fabric_process owner,
                 const struct tree_range *range, tree_visit_function *visit, void *visit_context,
                 struct tree_scan_end *end);
+    /* The owner moves a leaf of its own (tree_move_node with `here`). May be NULL: then it stays. */
+    int (*move)(void *context, struct tree_session *session, struct tree *tree, struct fabric_process owner,
+                struct tree_move *move);
     /* Rule O2: the read lease has lapsed, and this operation was answered from the cache, or from the pool in
      * another's range. 0: it is alive
      * again, or the right to the range is gone; the operation is done anew. */

@@ -292,6 +292,7 @@ struct tree_move {
     uint8_t level;
     uint16_t from; /* only if it lies on this memory node; POOL_ANY_NODE: wherever it lies */
     uint16_t to;
+    bool here; /* asked for by a compute node that has not the right: nobody else is asked */
     enum tree_move_outcome outcome; /* out, where 0 is returned */
 };
 /*
@@ -301,6 +302,31 @@ struct tree_move {
  * ended by whoever meets it next. BANYAN_ENOSPC: it had to be split for it, and there is no room for that.
  */
 int tree_move_node(struct tree_session *session, struct tree *tree, struct tree_move *move);
+/*
+ * The walk over all nodes of an index, from its leaves upwards, that moves them. `where` says on which memory
+ * node a node of so many bytes should lie that lies on `node`: POOL_ANY_NODE, where it is. The highest node of its
+ * subtree has this tag, as long as it is not moved itself, which it is last: whoever decides by the tag keeps
+ * subtrees together. Of an index that is spread that is the node itself.
+ */
+struct tree_move_choice {
+    uint16_t (*where)(void *context, uint16_t node, uint32_t bytes, uint32_t top_tag);
+    void *context;
+};
+/* Where it stands; all zeros: at the beginning. Good for one index. */
+struct tree_move_walk {
+    uint8_t level;
+    uint16_t length;
+    bool ended;
+    uint8_t key[255];
+};
+struct tree_move_report { /* added up */
+    uint64_t nodes;       /* looked at */
+    uint64_t outcomes[TREE_MOVE_LATER + 1];
+    uint64_t bytes; /* of those moved */
+};
+/* A step: nodes of one parent, 16 at most. After an error the walk may go on where it was. */
+int tree_move_step(struct tree_session *session, struct tree *tree, struct tree_move_walk *walk,
+                   const struct tree_move_choice *choice, struct tree_move_report *report);
 /* If the index's root lies on that memory node: puts another root above it, elsewhere, so that the node can
  * move. The tree is a level higher then. */
 int tree_move_root(struct tree_session *session, struct tree *tree, uint16_t from, bool *raised);
