@@ -174,7 +174,8 @@ static void told(struct store_balance *balance)
 
 static int nodes_walk(struct store_balance *balance, struct tree *tree)
 {
-    const struct tree_move_choice choice = {where, balance};
+    const struct tree_move_choice choice = {
+        .where = where, .context = balance, .roots = balance->drain != POOL_ANY_NODE};
     struct tree_move_walk walk = {0};
     int status = 0;
     while (!status && !walk.ended) {

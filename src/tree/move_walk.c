@@ -124,7 +124,8 @@ static int root_leave(struct tree_session *session, struct tree *tree, struct tr
     const uint16_t from = gaddr_node(root.address),
                    to = choice->where(choice->context, from, tree_node_bytes(tree, walk->level), root.tag);
     bool raised = false;
-    int status = to == from || to == POOL_ANY_NODE ? 0 : tree_move_root(session, tree, from, &raised);
+    const bool stays = !choice->roots || to == from || to == POOL_ANY_NODE;
+    int status = stays ? 0 : tree_move_root(session, tree, from, &raised);
     walk->ended = !status && !raised;
     return status;
 }

@@ -311,6 +311,7 @@ int tree_move_node(struct tree_session *session, struct tree *tree, struct tree_
 struct tree_move_choice {
     uint16_t (*where)(void *context, uint16_t node, uint32_t bytes, uint32_t top_tag);
     void *context;
+    bool roots; /* also a root that should lie elsewhere goes, and the tree is a level higher then */
 };
 /* Where it stands; all zeros: at the beginning. Good for one index. */
 struct tree_move_walk {
