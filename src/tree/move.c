@@ -280,7 +280,7 @@ static int move_ask(struct mover *mover)
     asked.key = mover->key.bytes;
     asked.key_length = mover->key.length;
     outcome(mover, TREE_MOVE_OTHERS);
-    if (asked.here || !compute->forward.move || !asked.key_length)
+    if (asked.here || !compute->forward.move)
         return 0;
     int status = compute->forward.move(compute->forward_context, session, mover->tree, session->owner, &asked);
     if (!status)

@@ -18,6 +18,7 @@ static const struct owner_item items[] = {
     {.kind = OWNER_ITEM_LOOKUP, .key = letters, .key_length = 0},
     {.kind = OWNER_ITEM_BORDER, .key = letters, .key_length = 255},
     {.kind = OWNER_ITEM_SETTLED, .key = letters, .key_length = 3},
+    {.kind = OWNER_ITEM_MOVE, .key = letters, .key_length = 0, .value = letters, .length = OWNER_MOVE_BYTES},
     {.kind = OWNER_ITEM_EXCHANGE, .key = letters, .key_length = 1, .value = letters, .length = 0},
     {.kind = OWNER_ITEM_EXCHANGE,
      .key = letters,

@@ -138,6 +138,54 @@ static void memory_nodes_are_evened_out(void **state)
     }
 }
 
+/* Which subtrees a walk has met. */
+struct tops {
+    uint32_t tags[4096], count;
+    uint64_t nodes;
+};
+
+static uint16_t top_note(void *context, uint16_t node, uint32_t bytes, uint32_t top_tag)
+{
+    struct tops *tops = context;
+    (void)node;
+    (void)bytes;
+    tops->nodes++;
+    for (uint32_t i = 0; i < tops->count; i++)
+        if (tops->tags[i] == top_tag)
+            return POOL_ANY_NODE;
+    tops->tags[tops->count++] = top_tag;
+    return POOL_ANY_NODE;
+}
+
+/* Whoever chooses by the tag sends a subtree to one memory node: all of its nodes are asked for under one. */
+static void a_walk_tells_which_nodes_belong_together(void **state)
+{
+    (void)state;
+    for (unsigned levels = 0; levels <= 2; levels += 2) {
+        static struct tops tops;
+        struct tree_check_report report;
+        struct counted counted;
+        const struct tree_move_choice choice = {.where = top_note, .context = &tops};
+        struct tree_move_walk walk = {0};
+        struct tree_move_report moved = {0};
+        open_rig(false, levels, 0);
+        rig_fill(&rig, 0, 2000, 1);
+        tops = (struct tops){.count = 0};
+        while (!walk.ended)
+            assert_int_equal(tree_move_step(rig.ours.session, rig.ours.tree, &walk, &choice, &moved), 0);
+        look(&counted, &report);
+        assert_int_equal(tops.nodes, report.leaves + report.internals);
+        assert_int_equal(moved.nodes + 1, tops.nodes); /* the root is asked for too */
+        /* Leaves under their parents' tags; where nothing is placed under their own. (Two memory nodes may give
+         * the same tag.) */
+        if (levels)
+            assert_true(tops.count <= report.internals);
+        else
+            assert_true(tops.count > report.leaves / 2);
+        rig_close(&rig);
+    }
+}
+
 static void refused(uint16_t node, int wanted, const char *reason)
 {
     struct store_balance balance = balance_of(node);
@@ -178,6 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_memory_node_is_emptied),
         cmocka_unit_test(memory_nodes_are_evened_out),
+        cmocka_unit_test(a_walk_tells_which_nodes_belong_together),
         cmocka_unit_test(what_cannot_be_done_is_said_beforehand),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
