@@ -1,6 +1,6 @@
 /*
- * allocate.c - the services ALLOCATE, FREE and DRAIN: hand out blocks in batches, take them back, and hand out none. Which blocks
- * are free is blocks.c's.
+ * allocate.c - the services ALLOCATE, FREE and DRAIN: hand out blocks in batches, take them back, and hand
+ * out none. Which blocks are free is blocks.c's.
  *
  * Any thread; a call holds the node's spin lock for at most MEMORY_BATCH_MAX short steps.
  *

@@ -36,7 +36,7 @@ struct memory_node {
     struct memory_evacuation evacuations[BLOCKS_OWNERS];
     uint64_t evacuations_total, returned_total;
     uint64_t return_ns; /* how long chunks are idle before they go back to the system */
-    bool draining; /* no blocks are handed out for nodes and data (DRAIN) */
+    bool draining;      /* no blocks are handed out for nodes and data (DRAIN) */
     uint64_t refusals;  /* allocations that are to fail (memory_node_refuse) */
 };
 

@@ -24,7 +24,13 @@
 
 /* SETTLED: a lookup of what a change is decided on, as tree_lookup_settled_here. MOVE: of the key's leaf; the
  * value says from which memory node to which (u16 each), the answer's value, a byte, what it came to. */
-enum owner_item_kind { OWNER_ITEM_LOOKUP = 1, OWNER_ITEM_EXCHANGE, OWNER_ITEM_BORDER, OWNER_ITEM_SETTLED, OWNER_ITEM_MOVE };
+enum owner_item_kind {
+    OWNER_ITEM_LOOKUP = 1,
+    OWNER_ITEM_EXCHANGE,
+    OWNER_ITEM_BORDER,
+    OWNER_ITEM_SETTLED,
+    OWNER_ITEM_MOVE
+};
 
 struct owner_item {
     enum owner_item_kind kind;

@@ -154,8 +154,8 @@ static inline bool pool_on_disk(const struct pool_session *session, uint16_t nod
 /* What the memory node says of itself. One RPC. */
 struct memory_status_reply;
 int pool_node_status(struct pool_session *session, uint16_t node, struct memory_status_reply *status);
-/* From now on the memory node hands out no blocks (memory/request.h, DRAIN), or does so again; what this worker
- * holds back of it goes back. One RPC. */
+/* From now on the memory node hands out no blocks (memory/request.h, DRAIN), or does so again; what this
+ * worker holds back of it goes back. One RPC. */
 int pool_node_drain(struct pool_session *session, uint16_t node, bool on);
 /* A block for a node of the tree, at a multiple of 64 bytes: of `block_bytes` (one of the sizes of
  * memory_block_bytes; all powers of two are), on `preferred` unless that one has given much more than the

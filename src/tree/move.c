@@ -282,7 +282,8 @@ static int move_ask(struct mover *mover)
     outcome(mover, TREE_MOVE_OTHERS);
     if (asked.here || !compute->forward.move)
         return 0;
-    int status = compute->forward.move(compute->forward_context, session, mover->tree, session->owner, &asked);
+    int status =
+        compute->forward.move(compute->forward_context, session, mover->tree, session->owner, &asked);
     if (!status)
         mover->move->outcome = asked.outcome;
     return status == BANYAN_EFENCED ? outcome(mover, TREE_MOVE_LATER) : status; /* it is another's by now */

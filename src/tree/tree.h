@@ -304,9 +304,9 @@ struct tree_move {
 int tree_move_node(struct tree_session *session, struct tree *tree, struct tree_move *move);
 /*
  * The walk over all nodes of an index, from its leaves upwards, that moves them. `where` says on which memory
- * node a node of so many bytes should lie that lies on `node`: POOL_ANY_NODE, where it is. The highest node of its
- * subtree has this tag, as long as it is not moved itself, which it is last: whoever decides by the tag keeps
- * subtrees together. Of an index that is spread that is the node itself.
+ * node a node of so many bytes should lie that lies on `node`: POOL_ANY_NODE, where it is. The highest node
+ * of its subtree has this tag, as long as it is not moved itself, which it is last: whoever decides by the
+ * tag keeps subtrees together. Of an index that is spread that is the node itself.
  */
 struct tree_move_choice {
     uint16_t (*where)(void *context, uint16_t node, uint32_t bytes, uint32_t top_tag);

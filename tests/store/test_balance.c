@@ -176,8 +176,8 @@ static void a_walk_tells_which_nodes_belong_together(void **state)
         look(&counted, &report);
         assert_int_equal(tops.nodes, report.leaves + report.internals);
         assert_int_equal(moved.nodes + 1, tops.nodes); /* the root is asked for too */
-        /* Leaves under their parents' tags; where nothing is placed under their own. (Two memory nodes may give
-         * the same tag.) */
+        /* Leaves under their parents' tags; where nothing is placed under their own. (Two memory nodes may
+         * give the same tag.) */
         if (levels)
             assert_true(tops.count <= report.internals);
         else
