@@ -51,7 +51,7 @@ static int family_find(struct tree_session *session, struct tree *tree, const st
         return path.direct ? 0 : TREE_RESTART;
     }
     epoch_enter(session->pool.epoch);
-    struct tree_frame *frame = tree_cache_find(tree->cache, path.parent);
+    struct tree_frame *frame = tree_frame_find(session, tree, path.parent);
     if (frame) {
         uint32_t entry = tree_frame_search(layout, frame, key, false);
         for (; entry < frame->count && family->count < FAMILY_MAX; entry++) {
