@@ -53,6 +53,18 @@ int archive_writer_create(struct archive_writer **writer, uint32_t flags, uint64
 void archive_writer_destroy(struct archive_writer *writer);
 /* BANYAN_EINVAL: the key or value is too long, or, with ARCHIVE_ORDERED, the key does not ascend. */
 int archive_add(struct archive_writer *writer, const struct archive_entry *entry, struct error *error);
+/* Where a file may be cut back to. */
+struct archive_mark {
+    struct archive_totals totals;
+    uint32_t number;
+    bool begun;
+    size_t last_length;
+    uint8_t last[ARCHIVE_KEY_MAX];
+};
+/* Writes out what was added, and notes how far the file is. */
+int archive_mark(struct archive_writer *writer, struct archive_mark *mark, struct error *error);
+/* What was added since is forgotten. The caller cuts the file back to mark->totals.written bytes. */
+void archive_rewind(struct archive_writer *writer, const struct archive_mark *mark);
 /* Without it the file is not whole. */
 int archive_finish(struct archive_writer *writer, struct error *error);
 void archive_totals(const struct archive_writer *writer, struct archive_totals *totals);

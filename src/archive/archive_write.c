@@ -192,6 +192,30 @@ int archive_add(struct archive_writer *writer, const struct archive_entry *entry
     return 0;
 }
 
+int archive_mark(struct archive_writer *writer, struct archive_mark *mark, struct error *error)
+{
+    int status = flush(writer, error);
+    *mark = (struct archive_mark){.totals = writer->totals,
+                                  .number = writer->number,
+                                  .begun = writer->begun,
+                                  .last_length = writer->last_length};
+    if (mark->last_length)
+        memcpy(mark->last, writer->last, mark->last_length);
+    return status;
+}
+
+void archive_rewind(struct archive_writer *writer, const struct archive_mark *mark)
+{
+    writer->used = 0;
+    writer->entries = 0;
+    writer->totals = mark->totals;
+    writer->number = mark->number;
+    writer->begun = mark->begun;
+    writer->last_length = mark->last_length;
+    if (mark->last_length)
+        memcpy(writer->last, mark->last, mark->last_length);
+}
+
 int archive_finish(struct archive_writer *writer, struct error *error)
 {
     uint8_t end[ARCHIVE_END_BYTES];

@@ -46,6 +46,21 @@ int output_file_open(struct output_file *output, const char *name, struct error 
     return error_set(error, BANYAN_EINVAL, "%.160s cannot be made: %s", output->name, strerror(cause));
 }
 
+bool output_file_rewinds(const struct output_file *output)
+{
+    return output->temporary != NULL;
+}
+
+int output_file_rewind(struct output_file *output, uint64_t length, struct error *error)
+{
+    if (fflush(output->file) || ftruncate(fileno(output->file), (off_t)length) ||
+        fseeko(output->file, (off_t)length, SEEK_SET))
+        return error_set(error, BANYAN_EINVAL, "%.160s cannot be cut back: %s", output->name,
+                         strerror(errno));
+    output->written = length;
+    return 0;
+}
+
 /* A name is on the disk when its directory is. */
 static int directory_sync(const char *path)
 {

@@ -10,12 +10,16 @@
 #include "store/guard.h"
 #include "store/read.h"
 
-/* Writers are held for no longer than HOLD_NS at once; then they go on, and it is tried again. */
-#define HOLD_NS       UINT64_C(5000000)
-#define HOLD_TRIES    100u
-#define BETWEEN_NS    UINT64_C(20000000)
-#define LOOK_FIRST_NS 2000u
-#define LOOK_LAST_NS  50000u
+/* Writers are held for no longer than HOLD_NS at once; then they go on for four times as long, about, and it
+ * is tried again. Where changes may wait for a log's commit or for another process it is twice as long behind
+ * each HOLD_RAISE tries, up to HOLD_MOST_NS. */
+#define HOLD_NS          UINT64_C(5000000)
+#define HOLD_MOST_NS     UINT64_C(40000000)
+#define HOLD_RAISE       5u
+#define HOLD_TRIES       100u
+#define HOLD_TRIES_OWNED 30u
+#define LOOK_FIRST_NS    2000u
+#define LOOK_LAST_NS     50000u
 /* What is freed at once. */
 #define FREED_ENTRIES 1000u
 #define FREED_BYTES   (UINT64_C(4) << 20)
@@ -82,6 +86,7 @@ static struct store_cut *slot_take(struct store_session *session, const struct t
     assert(!cut->table.count);
     random_seed(&cut->table.random, random_next(&session->random));
     bound_copy(&cut->low, range->from, range->from ? range->from_length : 0, range->from_open, true);
+    cut->first = cut->low;
     bound_copy(&cut->high, range->to, range->to ? range->to_length : 0, range->to_open, false);
     spinlock_unlock(&cut->lock);
     return cut;
@@ -127,6 +132,7 @@ bool store_cuts_tidy(struct store *store)
 
 void store_cuts_end(struct store *store)
 {
+    store_guests_end(store);
     while (store_cuts_tidy(store))
         ;
     assert(!store->cuts.state && !store->cuts.memory);
@@ -200,7 +206,7 @@ static void opening_end(struct store_cuts *cuts)
 }
 
 /* Holds the writers, and opens the cut when no change is under way. False: some change takes longer. */
-static bool hold(struct store_cut *cut)
+static bool hold(struct store_cut *cut, uint64_t most)
 {
     struct store *store = cut->store;
     struct store_cuts *cuts = &store->cuts;
@@ -209,7 +215,7 @@ static bool hold(struct store_cut *cut)
     bool none;
     /* Behind this each change either has seen that it must wait, or is seen below. */
     membarrier_all(cuts->membarrier);
-    while (!(none = quiet(cuts)) && task_now() - begun < HOLD_NS) {
+    while (!(none = quiet(cuts)) && task_now() - begun < most) {
         task_sleep(pause);
         pause = pause < LOOK_LAST_NS ? 2 * pause : LOOK_LAST_NS;
     }
@@ -226,30 +232,142 @@ static bool hold(struct store_cut *cut)
     return none;
 }
 
-int store_cut_open(struct store_session *session, const struct tree_range *range, struct store_cut **out)
+/* Tries it until it is open. False: some change took longer each time. */
+static bool hold_often(struct store_session *session, struct store_cut *cut, uint64_t *most)
+{
+    struct store_cuts *cuts = &session->store->cuts;
+    const unsigned tries = cut->owned ? HOLD_TRIES_OWNED : HOLD_TRIES;
+    *most = HOLD_NS;
+    for (unsigned i = 0; i < tries; i++) {
+        if (cut->owned && i && i % HOLD_RAISE == 0 && *most < HOLD_MOST_NS)
+            *most *= 2;
+        /* Two processes that wait for each other's changes must not hold them at the same times for ever. */
+        if (i)
+            task_sleep(4 * *most + (cut->owned ? random_below(&session->random, *most) : 0));
+        if (opening_begin(cuts) && hold(cut, *most))
+            return true;
+    }
+    return false;
+}
+
+/* The cut's range from this bound on. The keys are the bounds'. */
+static void range_from(const struct store_cut *cut, const struct store_bound *low, struct tree_range *range)
+{
+    const struct store_bound *high = &cut->high;
+    *range = (struct tree_range){.from = NULL};
+    if (low->length) {
+        range->from = low->key;
+        range->from_length = low->length;
+        range->from_open = low->open;
+    }
+    if (high->length) {
+        range->to = high->key;
+        range->to_length = high->length;
+        range->to_open = high->open;
+    }
+}
+
+static int lost(struct store_session *session, const char *what)
+{
+    return pool_fail(tree_session_pool(session->tree), BANYAN_EFENCED, "%s", what);
+}
+
+/* B7: whether all of the range was this process's from the opening until now, so that what was read of it is
+ * what this process has made of it. */
+static int still_owned(struct store_session *session, struct store_cut *cut)
+{
+    struct tree_range range;
+    uint64_t epoch;
+    if (!cut->owned)
+        return 0;
+    range_from(cut, &cut->first, &range);
+    if (tree_rights_held(session->tree, session->store->tree, &range, &epoch) && epoch == cut->epoch)
+        return 0;
+    struct error error = {0};
+    int status =
+        lost(session, "the range has moved to another server, or was shared, since its cut was opened");
+    error_set(&error, status, "%s", tree_session_error(session->tree)->text);
+    spinlock_lock(&cut->lock);
+    cut->ended = false; /* what the last call has read is void too */
+    spinlock_unlock(&cut->lock);
+    store_cut_fail(cut, cut->generation, &error);
+    return status;
+}
+
+static int cut_open(struct store_session *session, const struct tree_range *range, bool owned,
+                    struct store_cut **out)
 {
     struct store_cuts *cuts = &session->store->cuts;
     struct pool_session *pool = tree_session_pool(session->tree);
+    uint64_t epoch = 0, most;
     *out = NULL;
     assert(!range->reverse);
+    if (owned && !tree_rights_held(session->tree, session->store->tree, range, &epoch))
+        return lost(session, "this server does not own all of the range now");
     struct store_cut *cut = slot_take(session, range);
     if (!cut)
         return pool_fail(pool, BANYAN_EBUSY, "%u cuts are open already, which is the most there may be",
                          STORE_CUTS_MAX);
-    for (unsigned tries = 0; tries < HOLD_TRIES; tries++) {
-        if (tries)
-            task_sleep(BETWEEN_NS);
-        if (!opening_begin(cuts) || !hold(cut))
-            continue;
+    cut->owned = owned;
+    cut->epoch = epoch;
+    int status = 0;
+    if (!hold_often(session, cut, &most))
+        status = pool_fail(pool, BANYAN_EBUSY,
+                           "no moment was found at which no change was under way: each time one took longer "
+                           "than %llu ms, for which writers may be held",
+                           (unsigned long long)(most / 1000000));
+    if (!status) {
         atomic_add_relaxed(&cuts->opened, 1);
-        *out = cut;
-        return 0;
+        status = still_owned(session, cut);
     }
-    store_cut_close(cut);
-    return pool_fail(pool, BANYAN_EBUSY,
-                     "no moment was found at which no change was under way: each time one took longer than "
-                     "%llu ms, for which writers may be held",
-                     (unsigned long long)(HOLD_NS / 1000000));
+    if (status) {
+        store_cut_close(cut);
+        return status;
+    }
+    *out = cut;
+    return 0;
+}
+
+int store_cut_open(struct store_session *session, const struct tree_range *range, struct store_cut **cut)
+{
+    return cut_open(session, range, false, cut);
+}
+
+int store_cut_open_owned(struct store_session *session, const struct tree_range *range,
+                         struct store_cut **cut)
+{
+    return cut_open(session, range, true, cut);
+}
+
+/* ---- what may be opened ---- */
+
+struct parts {
+    store_portion_function *visit;
+    void *context;
+    struct fabric_process self;
+};
+
+static void parts_row(void *context, const struct tree_rights_row *row, const struct format_key *upper)
+{
+    static const enum store_share shares[] = {[TREE_SHARED] = STORE_SHARE_NOBODYS,
+                                              [TREE_OWNED] = STORE_SHARE_OURS,
+                                              [TREE_OTHERS] = STORE_SHARE_OTHERS,
+                                              [TREE_MOVING] = STORE_SHARE_MOVING};
+    const struct parts *parts = context;
+    const struct store_portion part = {.from = row->lower,
+                                       .from_length = row->lower_length,
+                                       .to = upper ? upper->bytes : NULL,
+                                       .to_length = upper ? upper->length : 0,
+                                       .share = shares[row->right],
+                                       .owner = row->right == TREE_OWNED ? parts->self : row->owner};
+    parts->visit(parts->context, &part);
+}
+
+void store_portions(struct store_session *session, store_portion_function *visit, void *context)
+{
+    struct parts parts = {
+        .visit = visit, .context = context, .self = fabric_self(tree_session_pool(session->tree)->fabric)};
+    tree_rights_rows(session->tree, session->store->tree, parts_row, &parts);
 }
 
 /* ---- reading ---- */
@@ -364,21 +482,11 @@ int store_cut_next(struct store_session *session, struct store_cut *cut, uint64_
                         .context = context,
                         .entries = entries ? entries : 1,
                         .bytes = bytes ? bytes : 1};
-    /* The cursor looks at them when it begins, before anything is passed. */
-    const struct store_bound *low = &cut->low, *high = &cut->high;
     struct store_cursor cursor = {.session = session, .part = FORMAT_PART_VALUE};
-    int status = 0;
     store_begin(session);
-    if (low->length) {
-        cursor.range.from = low->key;
-        cursor.range.from_length = low->length;
-        cursor.range.from_open = low->open;
-    }
-    if (high->length) {
-        cursor.range.to = high->key;
-        cursor.range.to_length = high->length;
-        cursor.range.to_open = high->open;
-    }
+    /* The cursor looks at it when it begins, before anything is passed. */
+    range_from(cut, &cut->low, &cursor.range);
+    int status = still_owned(session, cut);
     for (unsigned round = 0; !status && !walk.stopped && !cut->ended; round++) {
         status = store_turn(session, round);
         if (!status && !cursor.done)
@@ -388,6 +496,8 @@ int store_cut_next(struct store_session *session, struct store_cut *cut, uint64_
         if (!status && cursor.done && !walk.stopped)
             status = walk_key(&walk, NULL, 0, NULL);
     }
+    if (!status)
+        status = still_owned(session, cut);
     *ended = cut->ended;
     return status;
 }

@@ -8,6 +8,7 @@
 #include "base/atomic.h"
 #include "store/cut.h"
 #include "store/cut_table.h"
+#include "tree/rights.h"
 
 /* Of one session: whether a change of its is under way. In a list of the store. */
 struct store_guard {
@@ -27,12 +28,15 @@ struct store_cut {
     struct store *store;
     struct spinlock lock;
     /* Guarded by the lock; `low` is changed by store_cut_next alone, which reads it without. */
-    uint32_t state;          /* enum store_cut_state; atomic, so that it may be looked at before */
-    uint64_t generation;     /* of the slot: grows as it is taken */
-    struct store_bound low;  /* what lies below has been passed; length 0: nothing has */
-    struct store_bound high; /* length 0: none */
-    bool ended;              /* all has been passed */
-    struct error error;      /* why it has failed */
+    uint32_t state;           /* enum store_cut_state; atomic, so that it may be looked at before */
+    uint64_t generation;      /* of the slot: grows as it is taken */
+    struct store_bound low;   /* what lies below has been passed; length 0: nothing has */
+    struct store_bound high;  /* length 0: none */
+    struct store_bound first; /* `low` as it was at the opening */
+    bool ended;               /* all has been passed */
+    bool owned;               /* of a range that this process has for itself among others ... */
+    uint64_t epoch;           /* ... under this epoch; both set before it is open */
+    struct error error;       /* why it has failed */
     struct store_cut_table table;
     /* Set before it is open. */
     uint64_t time; /* the store's clock at the moment of the cut */
@@ -45,9 +49,10 @@ struct store_cuts {
     bool membarrier;
     uint32_t state; /* atomic: how many slots are taken, and STORE_CUTS_OPENING */
     struct spinlock lock;
-    struct store_guard *guards;  /* guarded by the lock */
-    bool opening;                /* guarded by the lock: a task opens a cut */
-    struct store_saved *garbage; /* guarded by the lock: lists of what cuts had saved that are over */
+    struct store_guard *guards;   /* guarded by the lock */
+    bool opening;                 /* guarded by the lock: a task opens a cut */
+    struct store_session *guests; /* guarded by the lock; owned: see guest.c */
+    struct store_saved *garbage;  /* guarded by the lock: lists of what cuts had saved that are over */
     struct store_cut slots[STORE_CUTS_MAX];
     uint64_t memory, memory_max;                  /* atomic, relaxed: sums and limits order nothing */
     uint64_t opened, failed, saved, held_longest; /* atomic, relaxed: statistics */
@@ -58,6 +63,11 @@ void store_cuts_init(struct store *store);
 void store_cuts_end(struct store *store);
 void store_guard_add(struct store_cuts *cuts, struct store_guard *guard);
 void store_guard_remove(struct store_cuts *cuts, struct store_guard *guard);
+/* What the store does around changes that its process makes for others (guest.c); the context is the store.
+ */
+extern const struct tree_served store_served;
+/* Before the store is freed, when no change is made for others any more. */
+void store_guests_end(struct store *store);
 /* Under the cut's lock: whether a key is in its range and has not been passed. */
 bool store_cut_wants(const struct store_cut *cut, const void *key, size_t key_length);
 /* Ends an open cut for a reason. Not under its lock. A cut that is not open, or of another generation, stays

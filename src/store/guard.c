@@ -126,6 +126,7 @@ static struct store_session *saver_get(struct store_session *session)
     if (session->saver) {
         session->saver->store = session->store;
         session->saver->tree = session->tree;
+        session->saver->here = session->here;
     }
     return session->saver;
 }

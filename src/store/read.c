@@ -142,7 +142,8 @@ static int fetch(struct store_session *session, const void *key, size_t key_leng
     patience.tries = 0;
     for (;;) {
         size_t length = sizeof raw->bytes;
-        int status = tree_lookup(session->tree, session->store->tree, key, key_length, raw->bytes, &length);
+        int status = (session->here ? tree_lookup_here : tree_lookup)(session->tree, session->store->tree,
+                                                                      key, key_length, raw->bytes, &length);
         if (status)
             return status;
         raw->present = true;

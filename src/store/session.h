@@ -66,6 +66,9 @@ struct store_session {
     void *changed_context;
     struct store_guard guard;
     struct store_session *saver; /* owned; NULL: not needed yet. See guard.c */
+    bool here;                   /* reads what this process owns alone, and asks no other: a guest's */
+    bool used;                   /* of a guest: some change has it; under the lock of the store's cuts */
+    struct store_session *next;  /* of a guest; guest.c */
     uint32_t calls;              /* since unused buffers were last freed */
     bool transfer_used, batch_used, puts_used;
 };

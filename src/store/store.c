@@ -40,6 +40,7 @@ int store_wrap(struct store **out, struct tree *tree, struct error *error)
     store->memory_max = UINT64_MAX;
     store_cuts_init(store);
     tree_set_values(tree, &store_values, store);
+    tree_set_served(tree, &store_served, store);
     *out = store;
     return 0;
 }

@@ -34,6 +34,8 @@ struct tree {
     struct tree_cache *cache;
     struct tree_values values; /* of the layer above; set before the first operation */
     void *values_context;
+    const struct tree_served *served; /* of the layer above; NULL: it does nothing around such changes */
+    void *served_context;
     struct owned_cache *owned; /* of what this process owns; the rights', NULL: none (owned_cache.h) */
 };
 

@@ -1118,6 +1118,28 @@ int tree_lookup_settled_here(struct tree_session *session, struct tree *tree, co
     return status ? status : tree_lookup_here(session, tree, key, key_length, value, length);
 }
 
+void tree_set_served(struct tree *tree, const struct tree_served *served, void *context)
+{
+    tree->served = served;
+    tree->served_context = context;
+}
+
+/* What the layer above does around it comes before anything is announced. */
+static int exchange_run(struct change *change)
+{
+    const struct tree *tree = change->tree;
+    void *served = NULL;
+    if (!tree->served)
+        return change_run(change);
+    int status = tree->served->begin(tree->served_context, change->session, change->key.bytes,
+                                     change->key.length, &served);
+    if (status)
+        return status;
+    status = change_run(change);
+    tree->served->end(tree->served_context, served);
+    return status;
+}
+
 int tree_exchange_here(struct tree_session *session, struct tree *tree, struct tree_exchange *exchange)
 {
     struct change change = {.session = session,
@@ -1132,7 +1154,7 @@ int tree_exchange_here(struct tree_session *session, struct tree *tree, struct t
         status = pool_fail(&session->pool, BANYAN_EINVAL, "index %s: an exchange expects what there is not",
                            tree->name);
     if (!status)
-        status = change_run(&change);
+        status = exchange_run(&change);
     exchange->replaced = !status && session->replaced;
     if (!status && exchange->given_up)
         return BANYAN_EFENCED;

@@ -402,6 +402,51 @@ bool tree_rights_end(struct tree_session *session, struct tree *tree, struct for
     return ends;
 }
 
+static bool row_holds(const struct tree_row *row, const struct tree_range *range)
+{
+    if (row->right != TREE_OWNED || !row->has_upper)
+        return row->right == TREE_OWNED;
+    if (!range->to)
+        return false;
+    const int order =
+        format_key_compare((struct format_key){range->to, (uint32_t)range->to_length}, row->upper);
+    return order < 0 || (!order && range->to_open);
+}
+
+bool tree_rights_held(struct tree_session *session, struct tree *tree, const struct tree_range *range,
+                      uint64_t *epoch)
+{
+    const struct format_key from = {range->from, range->from ? (uint32_t)range->from_length : 0};
+    /* Without the hook nobody else can have a right, as in tree_lapsed. A process that was fenced gets its
+     * lease back only behind the table that says what became of its rows: so the lease comes first (it is
+     * loaded with acquire). */
+    const bool alive = !session->compute->forward.pause || fabric_lease_alive(session->pool.fabric);
+    const struct tree_row *row = tree_table_find(announce(session, tree), from, false);
+    const bool held = alive && row_holds(row, range);
+    *epoch = row->epoch;
+    tree_rights_leave(session);
+    return held;
+}
+
+void tree_rights_rows(struct tree_session *session, struct tree *tree, tree_row_visit_function *visit,
+                      void *context)
+{
+    const struct tree_table *table = announce(session, tree);
+    for (uint32_t i = 0; i < table->count; i++) {
+        const struct tree_row *row = &table->rows[i];
+        const struct tree_rights_row told = {.lower = row->lower.bytes,
+                                             .lower_length = row->lower.length,
+                                             .right = row->right,
+                                             .owner = row->owner,
+                                             .epoch = row->epoch,
+                                             .logged = row->logged,
+                                             .unkept = row->unkept,
+                                             .drains = row->drains};
+        visit(context, &told, row->has_upper ? &row->upper : NULL);
+    }
+    tree_rights_leave(session);
+}
+
 int tree_not_owned(struct tree_session *session, const struct tree *tree)
 {
     return pool_fail(&session->pool, BANYAN_EFENCED, "index %s: this process does not own the key's range",

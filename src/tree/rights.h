@@ -98,6 +98,19 @@ enum tree_right tree_rights_at(const struct tree *tree, const void *key, size_t 
 uint64_t tree_rights_logged_at(const struct tree *tree, const void *key, size_t key_length,
                                uint64_t *incarnation);
 
+/* Whether this process has all of the range for itself, as part of one row: *epoch is the row's. Where it
+ * says so twice, with the same epoch, nobody but this process has changed a key of the range in between
+ * (epochs are never used again), nor has what it has read there in between been another's: it asks for the
+ * read lease (O2) before it looks at the table. In no operation; no round trip. */
+bool tree_rights_held(struct tree_session *session, struct tree *tree, const struct tree_range *range,
+                      uint64_t *epoch);
+/* Visits the rows of the installed table in key order. In no operation; no round trip. The visit does not
+ * suspend, and does not use the session: adopting waits for it. */
+typedef void tree_row_visit_function(void *context, const struct tree_rights_row *row,
+                                     const struct format_key *upper /* NULL: none */);
+void tree_rights_rows(struct tree_session *session, struct tree *tree, tree_row_visit_function *visit,
+                      void *context);
+
 /* O3. Makes sure that a leaf begins exactly at the key: splits one if need be. The caller has the right to
  * change it (SHARED or OWNED); TREE_OTHERS and TREE_MOVING are BANYAN_EFENCED. The leaf may die again at
  * once, unless the key is a row's bound in the installed table. Two round trips more than a split; one where
@@ -139,6 +152,18 @@ int tree_lookup_here(struct tree_session *session, struct tree *tree, const void
 int tree_lookup_settled_here(struct tree_session *session, struct tree *tree, const void *key,
                              size_t key_length, void *value, size_t *length);
 int tree_exchange_here(struct tree_session *session, struct tree *tree, struct tree_exchange *exchange);
+
+/* What the layer above does around each change that tree_exchange_here makes, which it does not see else. */
+struct tree_served {
+    /* In no operation of the index; may read with the session, by the functions of this section alone, and
+     * suspend. Not 0: nothing is changed, and the exchange fails with that. *change goes to `end`. */
+    int (*begin)(void *context, struct tree_session *session, const void *key, size_t key_length,
+                 void **change);
+    /* The change is done, or will not be. Does not suspend. */
+    void (*end)(void *context, void *change);
+};
+/* Before the first operation; `context` must live as long as the handle. */
+void tree_set_served(struct tree *tree, const struct tree_served *served, void *context);
 
 /* Where a part of a scan ended. */
 struct tree_scan_end {
