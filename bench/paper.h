@@ -24,7 +24,6 @@ struct paper_number {
 struct paper {
     const char *name, *title;
     const char *places;  /* sections, tables and figures that rows may name, between '|' */
-    const char *missing; /* why Banyan cannot run its experiments; NULL: it can */
     const char *without; /* what of it Banyan does not run, and why; NULL: nothing is to be said */
     const struct paper_number *numbers;
     size_t count;

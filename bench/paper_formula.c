@@ -38,6 +38,7 @@ static bool take_metric(struct words *words, enum paper_metric *metric)
                                         [PAPER_ATOMICS] = "atomics",
                                         [PAPER_VERBS] = "verbs",
                                         [PAPER_CALLS] = "calls",
+                                        [PAPER_WALKED] = "walked",
                                         [PAPER_BYTES] = "bytes",
                                         [PAPER_MOVE] = "move",
                                         [PAPER_HITS] = "hits",

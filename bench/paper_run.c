@@ -241,6 +241,7 @@ static uint64_t cost_of(const struct fabric_cost *cost, enum paper_metric metric
     case PAPER_VERBS:
         return cost->reads + cost->writes + cost->atomics;
     case PAPER_CALLS:
+    case PAPER_WALKED:
         return cost->rpcs + cost->peer_calls;
     default:
         return cost->bytes_read + cost->bytes_written;
@@ -308,7 +309,8 @@ static double metric_of(const struct bench_result *result, enum paper_metric met
         return result->latency ? (double)histogram_max(result->latency) / 1e3 : NAN;
     if (metric <= PAPER_P99)
         return report_quantile_us(result->latency, quantiles[metric]);
-    return report_per_operation(result, cost_of(&result->cost, metric));
+    double each = report_per_operation(result, cost_of(&result->cost, metric));
+    return metric == PAPER_WALKED ? each * 100 : each;
 }
 
 static double metric_in(const struct paper_outcome *outcome, const struct paper_formula *formula, int which)
@@ -341,7 +343,7 @@ double paper_ours(const struct paper_outcome *outcome, const struct paper_number
         value = combine(value, formula.operator, metric_in(outcome, &formula, 1));
     if (!strcmp(number->unit, "ms"))
         return value / 1000;
-    return !strcmp(number->unit, "ns") ? value * 1000 : value;
+    return !strcmp(number->unit, "ns") || !strcmp(number->unit, "Kops") ? value * 1000 : value;
 }
 
 double paper_deviation(double ours, double theirs)

@@ -7,12 +7,13 @@
  *     @locks THETA METRIC        @chip METRIC        @read BYTES METRIC          (micro.h)
  *
  * METRIC: mops, p50, p90 or p99 (us), or per operation: trips (round trips), reads, writes, atomics, verbs
- * (those three together), calls (RPCs and calls to other compute nodes), bytes (read and written); or move
- * (s: how long the move of a range took); of the cache of owned ranges: hits (%: lookups of which at least a
- * shortcut was cached), values (%: lookups that were answered from it); or longest (us: the slowest
- * operation). Where a compute node dies (@fail=on): served (us from its death until its ranges are served
- * again), drop (%: how much lower throughput is from its death to the window's end than before), lowest (%:
- * in the worst half millisecond), halved (us in which throughput was less than half), mean-before,
+ * (those three together), calls (RPCs and calls to other compute nodes), walked (calls for each hundred
+ * operations: of lookups that cannot end in the cache the share that memory nodes walk), bytes (read and
+ * written); or move (s: how long the move of a range took); of the cache of owned ranges: hits (%: lookups of
+ * which at least a shortcut was cached), values (%: lookups that were answered from it); or longest (us: the
+ * slowest operation). Where a compute node dies (@fail=on): served (us from its death until its ranges are
+ * served again), drop (%: how much lower throughput is from its death to the window's end than before),
+ * lowest (%: in the worst half millisecond), halved (us in which throughput was less than half), mean-before,
  * mean-after, p99-before, p99-after (us), mean-rise, p99-rise (after / before). PRESET may have settings
  * (presets.h). OP between two runs' metrics a and b: "/" is a / b, "-" is a - b, ">" how many per cent a is
  * above b, "<" how many it is below. Latencies are those of the whole workload, as the papers have them. Rows
@@ -39,6 +40,7 @@ enum paper_metric {
     PAPER_ATOMICS,
     PAPER_VERBS,
     PAPER_CALLS,
+    PAPER_WALKED,
     PAPER_BYTES,
     PAPER_MOVE,
     PAPER_HITS,

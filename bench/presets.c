@@ -9,19 +9,23 @@ const char *const bench_ownership_names[] = {"none", "static", NULL};
 
 struct named_preset {
     const char *name, *tree, *settings, *about;
+    enum bench_ownership ownership;
 };
 
-/* What DEX's evaluation compares, on the tree's presets (docs/benchmarks.md, DEX's numbers). */
+/* What the evaluations of DEX, Dinomo and Cell compare, on the tree's presets (docs/benchmarks.md). */
 static const struct named_preset owned[] = {
     {"p-sherman", "sherman", "cache-policy=inner",
-     "sherman with ownership: no global locks for leaves, and no leaf is cached (DEX 8.2)"},
+     "sherman with ownership: no global locks for leaves, and no leaf is cached (DEX 8.2)", BENCH_OWNED},
     {"dex", "sherman", "cache-policy=dex,admission=0.1,delegate=on",
-     "as p-sherman, with DEX's cache of leaves"},
+     "as p-sherman, with DEX's cache of leaves", BENCH_OWNED},
     {"banyan-owned", "banyan", "cache-policy=banyan",
-     "banyan with ownership and its cache of leaves, entries and long values"},
+     "banyan with ownership and its cache of leaves, entries and long values", BENCH_OWNED},
     {"dinomo", "banyan", "cache-policy=dinomo",
-     "banyan with ownership and Dinomo's cache of values and shortcuts (DAC)"},
-    {"dinomo-s", "banyan", "cache-policy=dinomo,shortcuts-only=on", "dinomo with shortcuts only (Dinomo-S)"},
+     "banyan with ownership and Dinomo's cache of values and shortcuts (DAC)", BENCH_OWNED},
+    {"dinomo-s", "banyan", "cache-policy=dinomo,shortcuts-only=on", "dinomo with shortcuts only (Dinomo-S)",
+     BENCH_OWNED},
+    {"cell", "banyan", "cache-lowest=4,walks=auto",
+     "banyan that caches no node of the lowest four levels, and walks as it pays (Cell 4)", BENCH_SHARED},
 };
 #define OWNED_COUNT (sizeof owned / sizeof owned[0])
 
@@ -72,7 +76,7 @@ static int find_base(struct bench_preset *preset, struct error *error)
         return unknown_preset(preset->base, error);
     if (!named)
         return 0;
-    preset->ownership = BENCH_OWNED;
+    preset->ownership = named->ownership;
     return *named->settings ? option_set_list(tree_switches_table, &preset->switches, named->settings, error)
                             : 0;
 }

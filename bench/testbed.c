@@ -46,7 +46,8 @@ const struct testbed testbeds[] = {
          * machines for 16 servers, 80 processes of 3 threads: 3 machines a server, 5 threads a machine. [3],
          * [4]: nodes of 1 KB, a cache of 128 MB. message-rate-in, -out: fitted to the microbenchmark that
          * [4.1] repeats from its Table 1, 1.04 million READs of 1 KB a second of one server. pcie-bandwidth:
-         * x8 lanes of 2.5 GT/s, 8 bits in 10; an estimate. lock-width, masked-cas, lock-region: the paper
+         * x8 lanes of 2.5 GT/s, 8 bits in 10; an estimate. subtree-levels: all that is not cached lies in one
+         * meganode (its meganodes have five levels and more). lock-width, masked-cas, lock-region: the paper
          * uses no atomics; taken to lend no memory and to have no CAS of a part of a word, the safe side. */
         .name = "cell",
         .about = "4 servers of 2 cores and 12 client machines of 5 threads; ConnectX DDR, 20 Gb/s",
@@ -55,6 +56,7 @@ const struct testbed testbeds[] = {
         .threads = 5,
         .leaf_bytes = 1024,
         .internal_bytes = 1024,
+        .subtree_levels = 4,
         .cache_bytes = UINT64_C(128) << 20,
         .sim = "shared-nic=off,bandwidth=16,message-rate-in=1.04,message-rate-out=1.04,pcie-bandwidth=16,"
                "rpc-cores=2,lock-width=8,masked-cas=off",

@@ -15,6 +15,7 @@ struct testbed {
     const char *name, *about;
     uint32_t memory_nodes, compute_nodes, threads; /* threads of each compute node */
     uint32_t leaf_bytes, internal_bytes;
+    uint8_t subtree_levels; /* that lie on one memory node; 0: nodes are spread */
     uint64_t cache_bytes;
     uint64_t keys;   /* at which the paper has that cache: fewer keys get as much less; 0: all the same */
     const char *sim; /* parameters over the defaults, as --sim takes them; "": none */

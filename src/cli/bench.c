@@ -140,13 +140,6 @@ static int run_request(struct bench_request *request)
     return exit_code;
 }
 
-/* A paper whose experiments need what is not there. */
-static int refuse_paper(const struct paper *paper)
-{
-    fprintf(stderr, "banyan bench: --paper %s cannot run yet. %s\n", paper->name, paper->missing);
-    return COMMAND_FAILED;
-}
-
 int command_bench(int argc, char **argv)
 {
     struct bench_request *request = calloc(1, sizeof *request);
@@ -157,8 +150,6 @@ int command_bench(int argc, char **argv)
     int exit_code;
     if (request->sensitive)
         exit_code = bench_sensitivity_run(request);
-    else if (request->paper && request->paper->missing)
-        exit_code = refuse_paper(request->paper);
     else
         exit_code = run_request(request);
     bench_request_free(request);

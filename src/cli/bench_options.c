@@ -101,7 +101,7 @@ static const struct argp_option fixed_options[] = {
      3},
     {"paper", KEY_PAPER, "NAME", 0,
      "Run what a paper's evaluation states numbers for, on sim and its testbed, and print ours beside them: "
-     "sherman, dex (cell and dinomo say what they need). Scans count as operations by their entries. Options "
+     "sherman, dex, dinomo, cell. Scans count as operations by their entries. Options "
      "given as well change single values",
      3},
     {"sensitivity", KEY_SENSITIVITY, 0, 0,
