@@ -363,7 +363,7 @@ bool feed_missed(const struct feed *feed)
     return atomic_load_acquire(&feed->missed); /* acquire: as it is set */
 }
 
-/* ---- who makes passes ---- */
+/* ---- the leader of passes (K7) ---- */
 
 bool feed_lead(struct feed *feed)
 {

@@ -61,7 +61,7 @@ void feed_hurry(struct feed *feed, uint64_t ticket);
  * all is well. */
 int feed_error(struct feed *feed, struct error *error);
 
-/* ---- who makes passes ---- */
+/* ---- the leader of passes (K7) ---- */
 
 /* Any task. True: it leads, and may make passes, until it calls feed_lead_end. False: another one leads, or
  * the keeper wants to. Does not wait. */

@@ -180,7 +180,7 @@ static uint16_t copy_node(const struct log *log, uint16_t node, uint32_t attempt
     return (uint16_t)((node + 1u + attempt) % (uint32_t)log->memory_nodes);
 }
 
-/* Frames say so from now on, to whoever reads back what the disks have (P16). */
+/* Frames say so from now on, to the process that reads back what the disks have (P16). */
 static void log_alone(struct log *log)
 {
     atomic_store_relaxed(&log->alone, true); /* the frames that say it are sealed by this task, or later */

@@ -174,7 +174,8 @@ static void tidy(struct memoryd_loop *loop, uint64_t now)
 
 void memoryd_loop_walked(struct memoryd_loop *loop)
 {
-    /* release: the walk; whoever finds the count where its last look left it was not told of a walk since */
+    /* release: the walk; a thread that finds the count where its last look left it was not told of a walk
+     * since */
     __atomic_fetch_add(&loop->walked, 1, __ATOMIC_RELEASE);
     memoryd_loop_wake(loop);
 }

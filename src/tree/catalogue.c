@@ -408,7 +408,7 @@ int tree_create(struct tree_session *session, const char *name, const struct for
 }
 
 /* Under the catalogue's lock, so that of two that copy at once neither brings back what the other has
- * replaced. Entries that change meanwhile are copied by whoever changes them. */
+ * replaced. The process that changes an entry meanwhile copies it. */
 static int mirror(struct tree_session *session, uint8_t *bytes)
 {
     struct tree_hold hold;
@@ -423,7 +423,7 @@ static int mirror(struct tree_session *session, uint8_t *bytes)
         pool_read_settle(&read);
     int copied = status ? status : pool_execute(&session->pool, MIRROR_NODE, &write, 1);
     if (!status && copied && copied != BANYAN_EFENCED)
-        copied = 0; /* it is away: whoever changes the catalogue next, or starts next, tries again */
+        copied = 0; /* it is away: the next process that changes the catalogue, or starts, tries again */
     return tree_unlock_with(session, &hold, copied);
 }
 

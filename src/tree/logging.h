@@ -98,7 +98,7 @@ int tree_put(struct tree_session *session, struct tree *tree, struct tree_item *
  */
 bool tree_session_replaced(const struct tree_session *session);
 
-/* ---- the catalogue on disks; for whoever has changed it, and for the owner's layer ---- */
+/* ---- the catalogue on disks; for sessions that have changed it, and for the owner's layer ---- */
 
 /* Where memory node 0 keeps logs on a disk: waits until that has the catalogue as it is now, so that nothing
  * that is logged of an index is read back without its name, nor an index that was dropped with it. Memory

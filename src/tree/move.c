@@ -78,9 +78,9 @@ static int move_conclude(struct mover *mover, struct format_link link, const str
 
 /*
  * Under the lock of a live leaf: whether it may die. As any leaf that dies its parent must name it, so that
- * whoever replaces that entry frees it, and nobody else; and its left neighbour must be of the same right, so
- * that this process may change that too (O3: the first leaf of a range stays where it is, unless it is the
- * first of the index).
+ * the session that replaces that entry frees it, and no other; and its left neighbour must be of the same
+ * right, so that this process may change that too (O3: the first leaf of a range stays where it is, unless it
+ * is the first of the index).
  */
 static bool leaf_may(struct mover *mover, const struct format_header *header)
 {

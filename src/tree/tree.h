@@ -299,14 +299,15 @@ struct tree_move {
  * Moves the node of this level whose range holds the key to another memory node (R8), while others read and
  * write it. Any number of sessions may, at once. What its slots refer to stays where it is. About eight round
  * trips: its keys cannot be changed during three of them. BANYAN_ENET, BANYAN_EUNKNOWN: what was begun is
- * ended by whoever meets it next. BANYAN_ENOSPC: it had to be split for it, and there is no room for that.
+ * ended by the session that meets it next. BANYAN_ENOSPC: it had to be split for it, and there is no room for
+ * that.
  */
 int tree_move_node(struct tree_session *session, struct tree *tree, struct tree_move *move);
 /*
  * The walk over all nodes of an index, from its leaves upwards, that moves them. `where` says on which memory
  * node a node of so many bytes should lie that lies on `node`: POOL_ANY_NODE, where it is. The highest node
- * of its subtree has this tag, as long as it is not moved itself, which it is last: whoever decides by the
- * tag keeps subtrees together. Of an index that is spread that is the node itself.
+ * of its subtree has this tag, as long as it is not moved itself, which it is last: a choice by the tag
+ * keeps subtrees together. Of an index that is spread that is the node itself.
  */
 struct tree_move_choice {
     uint16_t (*where)(void *context, uint16_t node, uint32_t bytes, uint32_t top_tag);

@@ -499,7 +499,7 @@ static void a_cut_ends_with_its_range(void **state)
     cluster_close(cluster);
 }
 
-/* ---- who is asked ---- */
+/* ---- the servers that are asked ---- */
 
 static void figure_is(const char *name, json_int_t value)
 {

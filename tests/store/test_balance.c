@@ -157,7 +157,7 @@ static uint16_t top_note(void *context, uint16_t node, uint32_t bytes, uint32_t 
     return POOL_ANY_NODE;
 }
 
-/* Whoever chooses by the tag sends a subtree to one memory node: all of its nodes are asked for under one. */
+/* A choice by the tag sends a subtree to one memory node: all of its nodes are asked for under one. */
 static void a_walk_tells_which_nodes_belong_together(void **state)
 {
     (void)state;
