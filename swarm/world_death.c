@@ -208,6 +208,8 @@ int world_revive(struct world *world)
     if (status)
         return world_fail(world, status, "no compute node lives, and none can be replaced: %s",
                           error_name(status));
+    /* A phase of its own: of the run before, the events may be few that were left to a cut of power. */
+    sim_limit_events(world->sim, world->options.events_max);
     unsigned stuck = sim_run(world->sim, UINT64_MAX);
     if (world->options.ranges)
         stuck = world_unfinished(world);
