@@ -48,6 +48,7 @@ struct swarm_plan {
     double disk_slow;
     uint32_t disk_spells, disk_fulls; /* times that a disk is slow, or full, for a while */
     bool disk_fails;                  /* a write or a sync of one fails; then power is cut soon */
+    bool disk_gone;                   /* at disk-always, of several: one is gone when power is cut */
     uint32_t power_rounds, /* power is cut when the tasks have done so many together; 0: at the end */
         power_events;      /* ... and so many events later */
     uint64_t span_ns;      /* virtual time within which these things happen; the lease is the faults' */

@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "memory/memory.h"
+#include "swarm/world.h"
 #include "swarm/plan.h"
 
 #define PICK(random, list) list[random_below(random, sizeof(list) / sizeof(list)[0])]
@@ -307,6 +308,15 @@ static void draw_power(struct swarm_plan *plan, struct random *random)
     plan->power_events = (uint32_t)random_below(random, UINT64_C(1) << random_below(random, 12));
 }
 
+/* One memory node's disk that is lost with the power. From dice of its own. */
+static void draw_gone(struct swarm_plan *plan)
+{
+    struct random random;
+    random_seed(&random, random_mix(plan->seed ^ UINT64_C(0x60e5)));
+    plan->disk_gone =
+        plan->disk == WORLD_DISK_ALWAYS && plan->memory_nodes > 1 && random_chance(&random, 0.5);
+}
+
 void swarm_plan_draw_disk(struct swarm_plan *plan, int level)
 {
     struct random random;
@@ -324,6 +334,7 @@ void swarm_plan_draw_disk(struct swarm_plan *plan, int level)
     plan->ranges = plan->log = true;
     plan->switches.ownership = TREE_OWNERSHIP_OFF;
     draw_power(plan, &random);
+    draw_gone(plan);
     if (swarm_plan_check(plan, &error)) /* the leaf is too small for such keys, say */
         plan->leaf_bytes = 4096;
 }

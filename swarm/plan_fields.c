@@ -73,6 +73,8 @@ const struct option_entry swarm_plan_table[] = {
     ENTRY("disk-fulls", OPTION_U32, disk_fulls, 0, 100, NULL, NULL, "times that a disk is full for a while"),
     ENTRY("disk-fails", OPTION_BOOL, disk_fails, 0, 0, NULL, NULL,
           "a write or a sync of a disk fails, and power is cut soon"),
+    ENTRY("disk-gone", OPTION_BOOL, disk_gone, 0, 0, NULL, NULL,
+          "with disk = always and several memory nodes: one of the disks is gone when power is cut"),
     ENTRY("power-rounds", OPTION_U32, power_rounds, 0, 4e9, NULL, NULL,
           "power is cut when the tasks have done so many together; 0: at the end"),
     ENTRY("power-events", OPTION_U32, power_events, 0, 4e9, NULL, NULL, "... and so many events later"),

@@ -179,7 +179,8 @@ static void options_of(const struct swarm_plan *plan, struct world_options *opti
     options->disk = (struct world_disk_options){.level = (enum world_disk_level)plan->disk,
                                                 .round_ns = plan->disk_round_ns,
                                                 .sync_ns = plan->disk_sync_ns,
-                                                .slow = plan->disk_slow};
+                                                .slow = plan->disk_slow,
+                                                .gone = plan->disk_gone};
     options->accept_full = swarm_plan_may_be_full(plan);
     options->accept_refusals = plan->refusals > 0 || plan->log; /* a log without room */
     options->restarts = plan->restarts + 1;                     /* one more, should all be dead at the end */

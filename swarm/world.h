@@ -33,6 +33,7 @@ struct world_disk_options {
     enum world_disk_level level;
     uint64_t round_ns, sync_ns;
     double slow; /* probability that a round takes ten times as long */
+    bool gone;   /* at WORLD_DISK_ALWAYS, of several: one of them is gone when power is cut */
 };
 
 struct world_options {

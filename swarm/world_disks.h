@@ -12,6 +12,7 @@
  * instant, all together. If a memory node is among them the world ends there: of what its disk had not synced
  * any part is left; the others' processes are killed, or end in order, with one more round. Then all journals
  * are opened and read back, and judged (world_kept.h). A world that comes to its end ends in the same way.
+ * With options.disk.gone one of the disks is lost as well: the other journals are read back (P16).
  */
 #ifndef SWARM_WORLD_DISKS_H
 #define SWARM_WORLD_DISKS_H
@@ -48,7 +49,7 @@ void world_disks_free(struct world *world);
 
 struct world_disks_met {
     uint64_t rounds, failed, persists; /* rounds that ended well, and not; calls */
-    uint64_t cuts, off;                /* of power; memory nodes that lost it */
+    uint64_t cuts, off, gone;          /* of power; memory nodes that lost it, or their disk */
     struct world_kept_met kept;
 };
 void world_disks_met(const struct world *world, struct world_disks_met *met);

@@ -23,6 +23,7 @@ struct world_disk {
     struct fiber *fiber;          /* owned; NULL: it has ended */
     struct random random;
     bool registered;
+    bool gone;      /* the disk is lost: nothing is left of it */
     bool idle;      /* it waits for the next round, or for somebody to ask */
     bool asked;     /* somebody has */
     bool hurries;   /* it is to end, and takes no time */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fabric/peers.h"
 #include "format/record.h"
 #include "swarm/world_disks.h"
 #include "swarm/world_kept_book.h"
@@ -52,8 +53,21 @@ static void flight_begin(struct world_kept *kept, const struct tree_logged *logg
     kept->flights[at] = (struct kept_flight){logged, change};
 }
 
-static void flight_end(struct world_kept *kept, const struct tree_logged *logged, int status)
+/* What its log has done until now: the frame of the change among it. */
+static void change_ended(struct kept_change *change, const struct kept_watch *watch)
 {
+    const bool inline_or_block = !change->record || !change->reference.room;
+    struct log_stats stats;
+    log_stats(watch->counts, &stats);
+    change->watch = watch;
+    change->drawn = stats.sequence;
+    change->twice =
+        watch->copies && !stats.degraded && inline_or_block && (!change->record || !stats.uncarried);
+}
+
+static void flight_end(const struct kept_watch *watch, const struct tree_logged *logged, int status)
+{
+    struct world_kept *kept = watch->kept;
     size_t at = 0;
     while (at < kept->flight_count && kept->flights[at].logged != logged)
         at++;
@@ -62,6 +76,7 @@ static void flight_end(struct world_kept *kept, const struct tree_logged *logged
     struct kept_change *change = &kept->changes[kept->flights[at].change];
     change->status = status == BANYAN_EUNKNOWN ? KEPT_UNKNOWN : status;
     change->ended = tick(kept);
+    change_ended(change, watch);
     /* One that has lost the range may log again what others have released: it is refused. */
     if (!status && change->value == KEPT_NOBODYS)
         world_fail(kept->world, BANYAN_ECORRUPT, "a value that nobody has written is logged, of key %" PRIu64,
@@ -196,11 +211,12 @@ static int watch_commit(void *context, struct tree_session *session, struct tree
 {
     const struct kept_watch *watch = context;
     int status = watch->log.commit(watch->context, session, logged);
-    flight_end(watch->kept, logged, status);
+    flight_end(watch, logged, status);
     return status;
 }
 
-void world_kept_watch(struct world_kept *kept, struct tree_compute *compute)
+void world_kept_watch(struct world_kept *kept, const struct world_compute *compute, const struct log *log,
+                      unsigned copies)
 {
     static const struct tree_log watching = {.open = watch_open,
                                              .add = watch_add,
@@ -211,10 +227,13 @@ void world_kept_watch(struct world_kept *kept, struct tree_compute *compute)
                                              .commit = watch_commit};
     struct kept_watch *watch = world_allocate(1, sizeof *watch);
     watch->kept = kept;
+    watch->counts = log;
+    watch->process = fabric_self(compute->fabric);
+    watch->copies = copies > 1 && kept->world->options.memory_nodes > 1;
     watch->next = kept->watches;
     kept->watches = watch;
-    tree_compute_log(compute, &watch->log, &watch->context);
-    tree_compute_set_log(compute, &watching, watch);
+    tree_compute_log(compute->compute, &watch->log, &watch->context);
+    tree_compute_set_log(compute->compute, &watching, watch);
 }
 
 /* ---- rounds of disks ---- */

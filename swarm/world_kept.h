@@ -15,6 +15,12 @@
  * what takes its place may release it (P3), a change that is not logged too. A value whose parts lie on
  * several memory nodes is promised nothing.
  *
+ * A DISK THAT IS GONE, at disk-always (P16). Promised is what was acknowledged when its log had written no
+ * frame of one copy, if its value is in the entry, or in a record of one block and the log has carried all of
+ * those; and what whoever reads back believes: of a process whose last frame in the other journals says that
+ * none had one copy, what was acknowledged before that frame was drawn, but for keys of which it is said that
+ * their newest value is gone.
+ *
  * THE CLIENTS. What a client was told has been done, of a key that was in one owner's logged row from the
  * call to its return, must be in the book, committed in between. At disk-always the history of each key of
  * which all changes are in the book is linearizable with a read at its end that finds what was read back.
@@ -24,6 +30,7 @@
 #ifndef SWARM_WORLD_KEPT_H
 #define SWARM_WORLD_KEPT_H
 
+#include "log/log.h"
 #include "persist/replay.h"
 #include "swarm/world.h"
 
@@ -34,7 +41,8 @@ struct world_kept *world_kept_create(struct world *world);
 /* NULL: does nothing. */
 void world_kept_destroy(struct world_kept *kept);
 /* The compute node's log was set: the book stands before it from now on. */
-void world_kept_watch(struct world_kept *kept, struct tree_compute *compute);
+void world_kept_watch(struct world_kept *kept, const struct world_compute *compute, const struct log *log,
+                      unsigned copies);
 /* A round of the memory node's disk begins: a number to be given back when it has ended well. */
 uint64_t world_kept_round_begin(struct world_kept *kept, unsigned memory);
 void world_kept_round_end(struct world_kept *kept, unsigned memory, uint64_t began);
@@ -48,9 +56,13 @@ struct world_kept_met {
     uint64_t sure;               /* acknowledged writes that had to be in the book */
     uint64_t whole;              /* keys whose history was judged with what was read back */
     uint64_t later;              /* keys that have more than was promised */
+    uint64_t spared;             /* keys that something was promised of though a disk is gone */
+    uint64_t missed;             /* keys of which it is said that their newest value went with it */
 };
-/* Holds what was read back against the book. 0, or the world has failed. */
-int world_kept_judge(struct world_kept *kept, struct persist_replay *replay, struct world_kept_met *met);
+/* Holds what was read back against the book; `gone`: one of the disks is, of which the replay knows. 0, or
+ * the world has failed. */
+int world_kept_judge(struct world_kept *kept, struct persist_replay *replay, bool gone,
+                     struct world_kept_met *met);
 
 /* A store that notes its calls in the book of its world. */
 extern const struct subject_ops subject_kept;

@@ -22,6 +22,9 @@ struct kept_change {
     bool record, apart;    /* the value is in a record; of which parts lie on other memory nodes */
     bool stood, safe;      /* the record stood when the round under way began; a round that went well */
     struct format_reference reference; /* of the record */
+    const struct kept_watch *watch;    /* of the process that has logged it */
+    uint64_t drawn; /* the log's greatest sequence when its commit had ended: not below the change's */
+    bool twice;     /* no frame of the log had one copy by then, and all records were carried */
 };
 
 struct kept_flight {
@@ -50,6 +53,9 @@ struct kept_watch {
     struct world_kept *kept;
     struct tree_log log; /* the real one */
     void *context;
+    const struct log *counts; /* the same, for its statistics */
+    struct fabric_process process;
+    bool copies;   /* it keeps two */
     uint16_t node; /* of the frame that is open */
 };
 

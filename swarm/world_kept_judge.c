@@ -14,7 +14,10 @@ struct judge {
     struct world_kept *kept;
     struct world *world;
     struct world_kept_met *met;
+    const struct persist_replay *replay;
+    bool gone; /* a disk is */
     uint64_t keys;
+    bool *missed;        /* by key: its newest value is said to have gone with a disk */
     uint64_t *back;      /* by key: the value that was read back; 0: none */
     uint32_t *last;      /* by key: 1 more than its last change in the book */
     uint32_t *before;    /* by change: 1 more than the one before of its key */
@@ -53,12 +56,33 @@ static bool round_behind(const struct world_kept *kept, const struct kept_change
     return rounds->count && rounds->began[rounds->count - 1] > change->ended;
 }
 
+static const struct persist_replay_process *process_of(const struct judge *judge,
+                                                       const struct kept_change *change)
+{
+    const struct persist_replay_process *process;
+    uint32_t at = 0;
+    do
+        process = persist_replay_process_next(judge->replay, &at);
+    while (process && !fabric_process_equal(process->process, change->watch->process));
+    return process;
+}
+
+/* P16, of a committed change: both disks had it; or whoever reads back must think so. */
+static bool is_spared(const struct judge *judge, const struct kept_change *change)
+{
+    const struct persist_replay_process *process = process_of(judge, change);
+    return change->twice || (process && !process->silent && !process->alone &&
+                             process->last > change->drawn && !judge->missed[change->key]);
+}
+
 static bool is_promised(const struct judge *judge, uint32_t at)
 {
     const struct world_kept *kept = judge->kept;
     const struct kept_change *change = &kept->changes[judge->line[at]];
     if (change->status || !change->ended || change->apart)
         return false;
+    if (judge->gone)
+        return is_spared(judge, change);
     if (judge->world->options.disk.level == WORLD_DISK_ALWAYS)
         return true;
     return change->record ? change->safe : round_behind(kept, change);
@@ -90,10 +114,10 @@ static int key_fails(const struct judge *judge, uint64_t key, uint32_t floor)
         const struct kept_change *change = &changes[judge->line[i]];
         fprintf(stderr,
                 "key %" PRIu64 ": change %" PRIu64 " [%" PRIu64 "..%" PRIu64 "] v%" PRIu64
-                " memory node %u status %d%s%s%s\n",
+                " memory node %u status %d%s%s%s%s\n",
                 key, change->number, change->added, change->ended, change->value, (unsigned)change->node,
                 change->status, change->again ? " again" : "", change->record ? " record" : "",
-                change->apart ? " apart" : "");
+                change->apart ? " apart" : "", change->twice ? " twice" : "");
     }
     return world_fail(judge->world, BANYAN_ECONFLICT,
                       "power: of key %" PRIu64 " v%" PRIu64 " was read back (0: nothing); %s", key,
@@ -109,6 +133,7 @@ static int key_judge(struct judge *judge, uint64_t key)
         if (is_promised(judge, i))
             floor = i;
     judge->met->keys += floor != NOTHING;
+    judge->met->spared += floor != NOTHING && judge->gone;
     if (floor == NOTHING && !judge->back[key])
         return 0;
     for (uint32_t i = floor == NOTHING ? 0 : floor; i < judge->line_count; i++) {
@@ -178,13 +203,24 @@ static bool all_in_book(struct judge *judge, const struct history_op *ops, size_
     return true;
 }
 
+/* All that was committed of the key is promised: a value with parts on several memory nodes is not. */
+static bool all_promised(struct judge *judge, uint64_t key)
+{
+    bool all = true;
+    line_make(judge, key);
+    for (uint32_t i = 0; i < judge->line_count; i++)
+        all = all && (judge->kept->changes[judge->line[i]].status || is_promised(judge, i));
+    return all;
+}
+
 /* One key's history, with a read behind all of it. */
 static int whole_judge(struct judge *judge, struct history_op *ops, size_t count)
 {
     struct world *world = judge->world;
     const uint64_t key = ops[0].key;
     char text[1000];
-    if (key >= judge->keys || !judge->last[key] || !all_in_book(judge, ops, count))
+    if (key >= judge->keys || !judge->last[key] || !all_in_book(judge, ops, count) ||
+        !all_promised(judge, key))
         return 0;
     judge->met->whole++;
     const uint64_t value = judge->back[key], end = world->history.clock + 1;
@@ -232,6 +268,7 @@ static void index_make(struct judge *judge)
         if (kept->changes[i].key != UINT64_MAX && kept->changes[i].key >= judge->keys)
             judge->keys = kept->changes[i].key + 1;
     judge->back = world_allocate(judge->keys, sizeof *judge->back);
+    judge->missed = world_allocate(judge->keys, sizeof *judge->missed);
     judge->last = world_allocate(judge->keys, sizeof *judge->last);
     judge->before = world_allocate(kept->change_count, sizeof *judge->before);
     judge->line = world_allocate(kept->change_count, sizeof *judge->line);
@@ -244,13 +281,24 @@ static void index_make(struct judge *judge)
     judge->met->changes = kept->change_count;
 }
 
-int world_kept_judge(struct world_kept *kept, struct persist_replay *replay, struct world_kept_met *met)
+static void missed_take(void *context, const struct persist_replay_key *missed)
 {
-    struct judge judge = {.kept = kept, .world = kept->world, .met = met};
+    struct judge *judge = context;
+    const uint64_t key = world_key_number(judge->world, missed->key, missed->key_length);
+    if (key < judge->keys)
+        judge->missed[key] = true;
+}
+
+int world_kept_judge(struct world_kept *kept, struct persist_replay *replay, bool gone,
+                     struct world_kept_met *met)
+{
+    struct judge judge = {.kept = kept, .world = kept->world, .met = met, .replay = replay, .gone = gone};
     struct world *world = kept->world;
     struct error error = {0};
     *met = (struct world_kept_met){0};
     index_make(&judge);
+    if (gone)
+        met->missed = persist_replay_missed(replay, missed_take, &judge);
     int status = persist_replay_all(replay, back_take, &judge, &error);
     if (status)
         status = world_fail(world, status, "power: %s", error.text);
@@ -263,6 +311,7 @@ int world_kept_judge(struct world_kept *kept, struct persist_replay *replay, str
     if (!status && world->options.disk.level == WORLD_DISK_ALWAYS)
         status = wholes_judge(&judge);
     free(judge.back);
+    free(judge.missed);
     free(judge.last);
     free(judge.before);
     free(judge.line);

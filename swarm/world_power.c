@@ -52,6 +52,19 @@ static void everybody_ends(struct world *world)
     }
 }
 
+/* One of the disks is lost, with all that is on it. */
+static void disk_lose(struct world_disks *disks)
+{
+    const struct world_options *options = &disks->world->options;
+    if (!options->disk.gone || options->disk.level != WORLD_DISK_ALWAYS || options->memory_nodes < 2)
+        return;
+    struct world_disk *disk = &disks->each[random_below(&disks->random, options->memory_nodes)];
+    disk_close(disk->left);
+    disk->left = NULL;
+    disk->gone = true;
+    disks->met.gone++;
+}
+
 void world_power_off(struct world *world)
 {
     struct world_disks *disks = world->disks;
@@ -73,6 +86,7 @@ void world_power_off(struct world *world)
             disk->disk = NULL;
         }
     }
+    disk_lose(disks);
 }
 
 bool world_power_cut(struct world *world, bool *again)
@@ -106,8 +120,9 @@ bool world_power_missed(struct world *world)
 
 /* ---- what is left ---- */
 
-static int journal_read(struct world_disk *disk, struct persist_replay *replay, struct journal **journal,
-                        struct error *error)
+/* As the turn-th of them. */
+static int journal_read(struct world_disk *disk, struct persist_replay *replay, uint16_t turn,
+                        struct journal **journal, struct error *error)
 {
     struct manifest manifest;
     struct journal_reader reader = {.visit = persist_replay_record, .context = replay};
@@ -119,33 +134,59 @@ static int journal_read(struct world_disk *disk, struct persist_replay *replay, 
                                             .from = manifest.position,
                                             .seed = 1 + random_next(&disk->random) / 2};
     manifest_free(&manifest);
-    persist_replay_next(replay, (uint16_t)disk->number);
+    persist_replay_next(replay, turn);
     return journal_open(journal, disk->left, &options, &reader, error);
+}
+
+/* The disks that are left, by their numbers: their machines have power again. */
+static unsigned disks_left(struct world_disks *disks, struct world_disk **all, struct disk **left)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < disks->world->options.memory_nodes; i++) {
+        struct world_disk *disk = &disks->each[i];
+        if (disk->gone)
+            continue;
+        all[count] = disk;
+        left[count++] = disk->left;
+        if (!disk->left)
+            world_fail(disks->world, BANYAN_ENOMEM, "no memory for what is left of a disk");
+        else
+            disk_simulated_restart(disk->left);
+        if (disk->left)
+            disk_simulated_latency(disk->left, 0, 0);
+    }
+    return count;
+}
+
+static void tell_lost(const struct world_disks *disks, struct persist_replay *replay)
+{
+    bool gone[WORLD_MEMORY_MAX];
+    for (unsigned i = 0; i < WORLD_MEMORY_MAX; i++)
+        gone[i] = disks->each[i].gone;
+    persist_replay_lost(replay, gone, WORLD_MEMORY_MAX);
 }
 
 /* Opens all journals; judges them, unless power is cut once more behind the opening. */
 static int read_back(struct world_disks *disks, bool cut_again)
 {
     struct world *world = disks->world;
-    const unsigned count = world->options.memory_nodes;
+    struct world_disk *all[WORLD_MEMORY_MAX];
     struct disk *left[WORLD_MEMORY_MAX] = {NULL};
     struct journal *journals[WORLD_MEMORY_MAX] = {NULL};
     struct persist_replay *replay;
     struct error error = {0};
-    for (unsigned i = 0; i < count; i++) {
-        left[i] = disks->each[i].left;
-        if (!left[i])
-            return world_fail(world, BANYAN_ENOMEM, "no memory for what is left of a disk");
-        disk_simulated_restart(left[i]);
-        disk_simulated_latency(left[i], 0, 0);
-    }
+    const unsigned count = disks_left(disks, all, left);
+    if (world->error.code)
+        return world->error.code;
     int status = persist_replay_create(&replay, left, (uint16_t)count, &error);
+    if (!status)
+        tell_lost(disks, replay);
     for (unsigned i = 0; i < count && !status; i++)
-        status = journal_read(&disks->each[i], replay, &journals[i], &error);
+        status = journal_read(all[i], replay, (uint16_t)i, &journals[i], &error);
     if (status)
         world_fail(world, status, "power: the journals cannot be read: %s", error.text);
     else if (!cut_again)
-        status = world_kept_judge(disks->kept, replay, &disks->met.kept);
+        status = world_kept_judge(disks->kept, replay, disks->met.gone > 0, &disks->met.kept);
     persist_replay_destroy(replay);
     for (unsigned i = 0; i < count; i++)
         journal_close(journals[i]);
@@ -159,7 +200,7 @@ int world_power_judge(struct world *world)
     if (random_chance(&disks->random, 0.3)) {
         status = read_back(disks, true);
         for (unsigned i = 0; i < world->options.memory_nodes && !status; i++) {
-            struct disk *cut = disk_simulated_cut(disks->each[i].left);
+            struct disk *cut = disks->each[i].gone ? NULL : disk_simulated_cut(disks->each[i].left);
             disk_close(disks->each[i].left);
             disks->each[i].left = cut;
         }

@@ -30,13 +30,22 @@ static uint64_t read_lease(const struct world *world)
 
 /* ---- making ---- */
 
+/* Where a disk is to be lost most logs have two copies. From dice of its own. */
+static unsigned copies_drawn(struct world_keepers *keepers)
+{
+    const unsigned drawn = 1 + (unsigned)random_below(&keepers->random, 2);
+    struct random random;
+    random_seed(&random, random_mix(keepers->world->options.seed ^ UINT64_C(0x60e5)) + keepers->compute);
+    return keepers->world->options.disk.gone && random_chance(&random, 0.75) ? 2 : drawn;
+}
+
 /* Everything small, so that much of it happens. */
 static int build_log(struct world_keepers *keepers, struct world_compute *compute)
 {
     struct world *world = keepers->world;
     struct log_options options;
     log_options_default(&options);
-    options.copies = 1 + (unsigned)random_below(&keepers->random, 2);
+    options.copies = copies_drawn(keepers);
     options.threshold = 2 + (unsigned)random_below(&keepers->random, 3);
     options.segment_bytes = MEMORY_LOG_SEGMENT_LEAST;
     options.frame_bytes = 1024u << random_below(&keepers->random, 4);
@@ -46,7 +55,7 @@ static int build_log(struct world_keepers *keepers, struct world_compute *comput
     int status = log_create(&keepers->log, compute->compute, &options, &world->error);
     keepers->hooks.log = keepers->log;
     if (!status && world->disks)
-        world_kept_watch(world_disks_kept(world), compute->compute);
+        world_kept_watch(world_disks_kept(world), compute, keepers->log, options.copies);
     if (!status)
         owner_log_hook(keepers->owner, &keepers->hooks);
     return status;

@@ -183,6 +183,8 @@ static int journals_read(struct recovery *recovery, struct error *error)
     int status = persist_replay_create(&recovery->replay, disks, recovery->count, error);
     if (!status && recovery->checkpoint)
         persist_replay_over(recovery->replay, persist_checkpoint_table(recovery->checkpoint));
+    if (!status)
+        persist_replay_lost(recovery->replay, recovery->gone.nodes, RECOVER_NODES_MAX);
     for (uint16_t n = 0; n < recovery->count && !status; n++) {
         const uint16_t i = directory_turn(recovery, n);
         struct directory *directory = &recovery->directories[i];

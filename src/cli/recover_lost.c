@@ -83,20 +83,27 @@ static void processes_judge(struct recover_lost *lost, const struct persist_repl
     }
 }
 
+/* One of the keys, for the message. */
+static void missed_note(void *context, const struct persist_replay_key *key)
+{
+    struct persist_replay_key *one = context;
+    *one = *key;
+}
+
 static void values_judge(struct recover_lost *lost, const struct persist_replay *replay)
 {
-    struct persist_replay_key first;
+    struct persist_replay_key one;
     char key[RANGES_KEY_TEXT];
-    const uint64_t missed = persist_replay_missed(replay, lost->nodes, RECOVER_NODES_MAX, &first);
+    const uint64_t missed = persist_replay_missed(replay, missed_note, &one);
     if (!missed)
         return;
-    ranges_key_format(first.key, first.key_length, key);
+    ranges_key_format(one.key, one.key_length, key);
     recover_lost_tell(
         lost,
         "LOST: the newest values of %" PRIu64
         " keys, whose bytes stood on the lost disk alone (values of more than 64 KiB do): they have "
         "older values, or none. One of them is '%s' of index %u",
-        missed, key, (unsigned)first.index);
+        missed, key, (unsigned)one.index);
 }
 
 void recover_lost_judge(struct recover_lost *lost, const struct persist_replay *replay)

@@ -194,6 +194,7 @@ static void add_disks(struct world_disks_met *sum, const struct world_disks_met 
     sum->persists += one->persists;
     sum->cuts += one->cuts;
     sum->off += one->off;
+    sum->gone += one->gone;
     sum->kept.changes += one->kept.changes;
     sum->kept.committed += one->kept.committed;
     sum->kept.keys += one->kept.keys;
@@ -201,6 +202,8 @@ static void add_disks(struct world_disks_met *sum, const struct world_disks_met 
     sum->kept.sure += one->kept.sure;
     sum->kept.whole += one->kept.whole;
     sum->kept.later += one->kept.later;
+    sum->kept.spared += one->kept.spared;
+    sum->kept.missed += one->kept.missed;
 }
 
 static bool report(void *context, const struct swarm_outcome *outcome)
@@ -262,6 +265,11 @@ static void summarize(const struct sim_run *run)
                disks->kept.committed, disks->kept.keys, disks->kept.later, disks->kept.recovered,
                disks->kept.sure, disks->kept.whole);
     }
+    if (run->disks.gone)
+        printf("%" PRIu64 " times a disk was gone as well: of %" PRIu64
+               " keys something was promised all the same, and of %" PRIu64
+               " the newest value was said to be missing\n",
+               run->disks.gone, run->disks.kept.spared, run->disks.kept.missed);
     if (run->failures)
         printf("first failing seed: %" PRIu64 "\n", run->first_failed);
 }

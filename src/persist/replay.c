@@ -134,8 +134,21 @@ static bool block_good(const struct format_reference *reference, size_t key_leng
     return block && block->place.length == bytes && format_reference_check(block->first) == reference->check;
 }
 
-static int pieces_find(struct persist_replay *replay, const struct format_key *key,
-                       const struct format_record *record, struct replay_place *places, bool *there)
+/* Whether it lies on a memory node whose disk is lost. */
+static bool on_lost(const struct persist_replay *replay, gaddr address)
+{
+    return gaddr_node(address) < REPLAY_DISKS_MAX && replay->lost[gaddr_node(address)];
+}
+
+/* What an entry's value lies in is there; or it is not, and some of it lay on a memory node whose disk is
+ * lost.
+ */
+struct found {
+    bool there, lost;
+};
+
+static void pieces_find(struct persist_replay *replay, const struct format_key *key,
+                        const struct format_record *record, struct replay_place *places, struct found *found)
 {
     for (uint32_t i = 0; i < record->pieces; i++) {
         const struct format_piece piece = format_record_piece(replay->header, key->length, i);
@@ -144,24 +157,23 @@ static int pieces_find(struct persist_replay *replay, const struct format_key *k
             continue;
         block = replay_block_find(replay, format_piece_address(key->length, &piece));
         if (!block || block->hash != piece.hash || block->place.length != piece.length) {
-            *there = false;
-            return 0;
+            found->there = false;
+            found->lost |= on_lost(replay, piece.block);
+            continue;
         }
         places[i] = block->place;
     }
-    *there = true;
-    return 0;
 }
 
 /* Finds the record, and each of its pieces, which stood before the frame. *places is the caller's. */
 static int places_find(struct persist_replay *replay, const struct format_key *key,
-                       const struct format_reference *reference, struct replay_place **places, bool *there,
-                       struct error *error)
+                       const struct format_reference *reference, struct replay_place **places,
+                       struct found *found, struct error *error)
 {
     const struct replay_block *block = replay_block_find(replay, reference->address);
     struct format_record record;
     uint32_t pieces = 0;
-    *there = false;
+    *found = (struct found){.lost = on_lost(replay, reference->address)};
     if (!block_good(reference, key->length, block))
         return 0;
     if (reference->room) {
@@ -177,8 +189,10 @@ static int places_find(struct persist_replay *replay, const struct format_key *k
     if (!*places)
         return error_set(error, BANYAN_ENOMEM, "no memory for the pieces of a value");
     (*places)[0] = block->place;
-    *there = true;
-    return pieces ? pieces_find(replay, key, &record, *places + 1, there) : 0;
+    *found = (struct found){.there = true};
+    if (pieces)
+        pieces_find(replay, key, &record, *places + 1, found);
+    return 0;
 }
 
 /* ---- entries ---- */
@@ -190,15 +204,14 @@ static bool newer(const struct replay_key *key, const struct format_log_entry *e
     return entry->epoch != key->epoch ? entry->epoch > key->epoch : entry->sequence > key->sequence;
 }
 
-/* The key's newest entry may be one whose record is on a disk that is lost. */
-static void entry_miss(struct replay_key *key, const struct format_log_entry *entry, gaddr record)
+/* The entry's value went with a disk: it may be the key's newest one. */
+static void entry_miss(struct replay_key *key, const struct format_log_entry *entry)
 {
     if (key->missed_sequence && (entry->epoch != key->missed_epoch ? entry->epoch < key->missed_epoch
                                                                    : entry->sequence <= key->missed_sequence))
         return;
     key->missed_epoch = entry->epoch;
     key->missed_sequence = entry->sequence;
-    key->missed_node = gaddr_node(record);
 }
 
 static int entry_take(struct persist_replay *replay, const struct format_log_entry *entry,
@@ -208,7 +221,7 @@ static int entry_take(struct persist_replay *replay, const struct format_log_ent
     struct format_value value = {0};
     const struct persist_index *index = persist_replay_index(replay, entry->index);
     const bool plain = index && index->geometry.content == FORMAT_CONTENT_PLAIN; /* no store's values */
-    bool there = true;
+    struct found found = {.there = true};
     int status = 0;
     replay->stats.entries++;
     if (replay->table &&
@@ -225,11 +238,11 @@ static int entry_take(struct persist_replay *replay, const struct format_log_ent
         !format_value_decode(entry->value, entry->value_length, &value))
         return error_set(error, BANYAN_ECORRUPT, "an entry's value is none that a store writes");
     if (value.record)
-        status = places_find(replay, &entry->key, &value.reference, &places, &there, error);
-    if (status || !there) { /* P3 */
+        status = places_find(replay, &entry->key, &value.reference, &places, &found, error);
+    if (status || !found.there) { /* P3 */
         replay->stats.missing += !status;
-        if (!status)
-            entry_miss(key, entry, value.reference.address);
+        if (!status && found.lost)
+            entry_miss(key, entry);
         free(places);
         return status;
     }
@@ -504,6 +517,12 @@ void persist_replay_over(struct persist_replay *replay, const struct persist_tab
     replay->table = table;
 }
 
+void persist_replay_lost(struct persist_replay *replay, const bool *lost, uint16_t count)
+{
+    assert(count <= REPLAY_DISKS_MAX);
+    memcpy(replay->lost, lost, count * sizeof *lost);
+}
+
 void persist_replay_next(struct persist_replay *replay, uint16_t disk)
 {
     assert(disk < replay->disk_count);
@@ -524,23 +543,25 @@ const struct persist_replay_process *persist_replay_process_next(const struct pe
     return *at < replay->process_count ? &replay->processes[(*at)++] : NULL;
 }
 
-static bool key_missed(const struct replay_key *key, const bool *lost, uint16_t count)
+static bool key_missed(const struct replay_key *key)
 {
-    return key->missed_sequence && key->missed_node < count && lost[key->missed_node] &&
-           (key->missed_epoch != key->epoch ? key->missed_epoch > key->epoch
-                                            : key->missed_sequence > key->sequence);
+    return key->missed_sequence && (key->missed_epoch != key->epoch ? key->missed_epoch > key->epoch
+                                                                    : key->missed_sequence > key->sequence);
 }
 
-uint64_t persist_replay_missed(const struct persist_replay *replay, const bool *lost, uint16_t count,
-                               struct persist_replay_key *first)
+uint64_t persist_replay_missed(const struct persist_replay *replay, persist_replay_missed_visit *visit,
+                               void *context)
 {
     uint64_t missed = 0;
     for (uint64_t i = 0; i < replay->capacity; i++)
-        for (const struct replay_key *key = replay->buckets[i]; key; key = key->chain)
-            if (key_missed(key, lost, count) && !missed++)
-                *first = (struct persist_replay_key){.index = key->index,
-                                                     .key = key->key,
-                                                     .key_length = key->length,
-                                                     .present = key->sequence && key->present};
+        for (const struct replay_key *key = replay->buckets[i]; key; key = key->chain) {
+            if (!key_missed(key))
+                continue;
+            missed++;
+            visit(context, &(struct persist_replay_key){.index = key->index,
+                                                        .key = key->key,
+                                                        .key_length = key->length,
+                                                        .present = key->sequence && key->present});
+        }
     return missed;
 }

@@ -34,6 +34,9 @@ int persist_replay_create(struct persist_replay **replay, struct disk *const *di
 void persist_replay_destroy(struct persist_replay *replay);
 /* Before the first journal: entries that this checkpoint's table covers do not count. Borrowed. */
 void persist_replay_over(struct persist_replay *replay, const struct persist_table *table);
+/* Before the first journal: the disks of these memory nodes, by their numbers, are lost (P16). At most as
+ * many as there may be disks. */
+void persist_replay_lost(struct persist_replay *replay, const bool *lost, uint16_t count);
 /* The records of the next journal come from this disk. */
 void persist_replay_next(struct persist_replay *replay, uint16_t disk);
 /* A journal_visit_function; its context is the replay. */
@@ -76,9 +79,11 @@ struct persist_replay_process {
 /* The next one, from *at 0 on; NULL: none. */
 const struct persist_replay_process *persist_replay_process_next(const struct persist_replay *replay,
                                                                  uint32_t *at);
-/* Keys whose newest change names a record on a memory node without a journal (`lost`, by number), and that
- * nobody carried: they have an older value, or none. *first: one of them, or what it was. */
-uint64_t persist_replay_missed(const struct persist_replay *replay, const bool *lost, uint16_t count,
-                               struct persist_replay_key *first);
+/* Keys whose newest change has a value of which a part lay on a memory node whose disk is lost
+ * (persist_replay_lost), and that nobody carried: they have an older value, or none. How many there are; each
+ * is told to `visit`, in no order. */
+typedef void persist_replay_missed_visit(void *context, const struct persist_replay_key *key);
+uint64_t persist_replay_missed(const struct persist_replay *replay, persist_replay_missed_visit *visit,
+                               void *context);
 
 #endif

@@ -30,7 +30,6 @@ struct replay_key {
     /* The newest entry whose record was not there when it was read; sequence 0: none. And that record's
      * memory node. */
     uint64_t missed_epoch, missed_sequence;
-    uint16_t missed_node;
     struct replay_place *places; /* owned: of the record, then of its pieces; or of the value's parts; NULL:
                                     the value is short */
     uint16_t index, length;
@@ -62,6 +61,7 @@ struct replay_sorted {
 
 struct persist_replay {
     struct disk *disks[REPLAY_DISKS_MAX]; /* borrowed */
+    bool lost[REPLAY_DISKS_MAX];          /* by the memory nodes' numbers */
     uint16_t disk_count, disk;            /* disk: of the records that come */
     uint16_t names_disk;                  /* of those that name indexes: the first that was opened */
     bool begun;                           /* names_disk is known */
