@@ -72,7 +72,7 @@ struct memory_service {
     void (*report)(void *context, struct memory_status_reply *status);
 };
 
-#define MEMORY_SERVICES_MAX 16u
+#define MEMORY_SERVICES_MAX 20u
 
 /* The node has the service from now on: for the `kinds` kinds from `first` on, none of which another service
  * answers; kinds 0: it answers none. The service and its context live until memory_node_unregister, or until
