@@ -14,7 +14,8 @@
 struct balance_settings {
     struct cluster_fabric_settings fabric;
     bool run, quiet;
-    uint32_t drain, keep;
+    char *drain_text, *keep_text;
+    uint32_t drain, keep; /* what these say; NOBODY: they were not given */
     uint64_t rate;
     int log_level;
 };
@@ -26,9 +27,9 @@ struct balance_settings {
 static const struct option_entry table[] = {
     CLUSTER_FABRIC_ROWS(struct balance_settings, fabric),
     ROW("run", OPTION_BOOL, run, 0, 0, NULL, NULL, "Move what is to move: without this it is only told"),
-    ROW("drain", OPTION_U32, drain, 0, NOBODY, NULL, "N",
+    ROW("drain", OPTION_TEXT, drain_text, 0, 0, NULL, "N",
         "Empty memory node N, which hands out no memory from then on"),
-    ROW("keep", OPTION_U32, keep, 0, NOBODY, NULL, "N",
+    ROW("keep", OPTION_TEXT, keep_text, 0, 0, NULL, "N",
         "Memory node N, which was to be emptied, hands out memory again"),
     ROW("rate", OPTION_U64, rate, 0, 1e15, NULL, "BYTES",
         "Bytes that are moved in a second, at most; 0: no limit"),
@@ -161,9 +162,8 @@ static int run(const struct balance_settings *settings, bool *stayed, struct err
     if (!status) {
         struct store_balance balance = {.session = session.session,
                                         .owner = owner_process_owner(session.process),
-                                        .drain = settings->drain == NOBODY         ? POOL_ANY_NODE
-                                                 : settings->drain < POOL_ANY_NODE ? (uint16_t)settings->drain
-                                                                                   : POOL_ANY_NODE - 1,
+                                        .drain = settings->drain == NOBODY ? POOL_ANY_NODE
+                                                                           : (uint16_t)settings->drain,
                                         .bytes_per_second = settings->rate,
                                         .progress = settings->quiet ? NULL : progress,
                                         .context = &told};
@@ -175,15 +175,33 @@ static int run(const struct balance_settings *settings, bool *stayed, struct err
     return status;
 }
 
+/* The number of a memory node; NOBODY where there is no text. */
+static int read_node(const char *option, const char *text, uint32_t *node, struct error *error)
+{
+    struct error why = {0};
+    uint64_t number = 0;
+    *node = NOBODY;
+    if (!text || !*text)
+        return 0;
+    if (option_parse_count(text, &number, &why) || number >= POOL_ANY_NODE)
+        return error_set(error, BANYAN_EINVAL, "--%s: '%.20s' is not the number of a memory node, from 0",
+                         option, text);
+    *node = (uint32_t)number;
+    return 0;
+}
+
 int command_balance(int argc, char **argv)
 {
     struct error error = {0};
-    struct balance_settings settings = {
-        .fabric = CLUSTER_FABRIC_DEFAULTS, .drain = NOBODY, .keep = NOBODY, .log_level = LOG_WARNING};
+    struct balance_settings settings = {.fabric = CLUSTER_FABRIC_DEFAULTS, .log_level = LOG_WARNING};
     struct settings_arguments none = {.values = NULL};
     bool stayed = false;
     int status = settings_read(&command, &settings, argc, argv, &none, &error);
     log_set_level((enum log_level)settings.log_level);
+    if (!status)
+        status = read_node("drain", settings.drain_text, &settings.drain, &error);
+    if (!status)
+        status = read_node("keep", settings.keep_text, &settings.keep, &error);
     if (!status)
         status = run(&settings, &stayed, &error);
     option_free(table, &settings);
