@@ -137,6 +137,24 @@ static bool other_right(uint64_t nonce, uint64_t number, uint64_t position, uint
     return nonce ? position != 0 : !number && !position && !before;
 }
 
+/* The parts of records of a carrier, which are all that it has. */
+static bool read_parts(const uint8_t *at, const uint8_t *end)
+{
+    while (end - at >= 24) {
+        uint64_t offset = get(at + 8, 4), part = get(at + 12, 4), whole = get(at + 16, 4);
+        if (get(at + 20, 4) || !part || part > (uint64_t)(end - at - 24) || offset + part > whole)
+            return false;
+        at += 24 + part;
+    }
+    return at == end;
+}
+
+/* The flags of a frame: carriers have no entries and no other copy, and stand before a copy alone. */
+static bool flags_right(uint64_t flags, uint64_t count, uint64_t nonce)
+{
+    return (!(flags >> 2) || nonce) && (!(flags & 1) || (!count && !nonce));
+}
+
 static void read_segment(const struct format_log_segment *segment, const uint8_t *bytes, struct found *found)
 {
     uint32_t blocks = segment->size / 64, next;
@@ -144,19 +162,22 @@ static void read_segment(const struct format_log_segment *segment, const uint8_t
     for (uint32_t block = 1; block < blocks; block = next) {
         const uint8_t *frame = bytes + 64 * block;
         uint64_t length = get(frame + 20, 4), committed = get(frame + 24, 4);
+        uint64_t count = get(frame + 28, 2), flags = get(frame + 30, 2);
         next = block + 1;
         if (get(frame, 4) != crc32c(0, frame + 4, 60) || get(frame + 8, 8) != segment->nonce ||
             get(frame + 16, 4) != 64 * block || length < 64 || length > 65536 ||
             length > segment->size - 64 * block || committed > 64 * block || committed % 64)
             continue;
-        if (!other_right(get(frame + 40, 8), get(frame + 48, 8), get(frame + 56, 4), get(frame + 60, 4)))
+        if (!other_right(get(frame + 40, 8), get(frame + 48, 8), get(frame + 56, 4), get(frame + 60, 4)) ||
+            !flags_right(flags, count, get(frame + 40, 8)))
             continue;
         next = block + (uint32_t)(length + 63) / 64;
         if (committed > found->committed)
             found->committed = (uint32_t)committed;
         struct found more = *found;
         if (get(frame + 4, 4) != crc32c(0, frame + 64, length - 64) ||
-            !read_entries(frame + 64, frame + length, get(frame + 28, 4), get(frame + 32, 8), &more))
+            !(flags & 1 ? read_parts(frame + 64, frame + length)
+                        : read_entries(frame + 64, frame + length, count, get(frame + 32, 8), &more)))
             continue;
         *found = more;
         found->frames++;
@@ -217,6 +238,36 @@ static void put_frame(struct fuzz_input *input, const struct format_log_segment 
               "another frame is found");
 }
 
+/* Carriers of a record of any bytes, as owners write them: they are found, one behind the other, with all of
+ * it. */
+static void put_carriers(struct fuzz_input *input, const struct format_log_segment *segment, uint8_t *bytes,
+                         uint32_t position)
+{
+    static uint8_t record[FORMAT_LOG_FRAME_MAX + 4096], again[sizeof record];
+    struct format_log_carriers counted = {.bytes = NULL}, carriers = {.bytes = bytes + position};
+    uint32_t length = 1 + (uint32_t)fuzz_below(input, sizeof record - 1), at = 0, found = 0;
+    fuzz_take(input, record, 16);
+    format_log_carriers_add(&counted, 4096, record, length);
+    if (format_log_carriers_end(&counted) > segment->size - position)
+        return;
+    format_log_carriers_add(&carriers, 4096, record, length);
+    uint32_t used = format_log_carriers_end(&carriers);
+    fuzz_must(used == counted.used, "%u bytes of carriers, and %u were counted", used, counted.used);
+    format_log_carriers_seal(&carriers, segment->nonce, position, 0, 9);
+    while (at < used) {
+        struct format_log_view view;
+        struct format_log_part part;
+        uint32_t next = 0;
+        fuzz_must(format_log_frame_find(segment, bytes, position + at, &view) == FORMAT_LOG_WHOLE &&
+                      view.parts,
+                  "a carrier is not found");
+        for (; format_log_part_next(&view, &next, &part); found += part.length)
+            memcpy(again + part.offset, part.bytes, part.length);
+        at += view.bytes;
+    }
+    fuzz_must(at == used && found == length && !memcmp(again, record, length), "another record is carried");
+}
+
 /* Changes the header of a frame, or what stands there, and puts its checks right. */
 static void forge_frame(struct fuzz_input *input, const struct format_log_segment *segment, uint8_t *bytes,
                         uint32_t position)
@@ -250,13 +301,16 @@ static void fill_segment(struct fuzz_input *input, const struct format_log_segme
         uint32_t position = 64 * block, some = 1 + fuzz_byte(input);
         if (some > segment->size - position)
             some = segment->size - position;
-        switch (what % 5) {
+        switch (what % 6) {
         case 0:
         case 1:
             put_frame(input, segment, bytes, position);
             break;
         case 2:
             forge_frame(input, segment, bytes, position);
+            break;
+        case 4:
+            put_carriers(input, segment, bytes, position);
             break;
         case 3: { /* a copy of another place */
             uint32_t from = 64 * (uint32_t)fuzz_below(input, blocks);
