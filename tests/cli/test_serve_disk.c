@@ -640,15 +640,19 @@ static void a_limit_that_is_reached_is_told(void **state)
     assert_string_equal(wait_aof(client, "1 0 0"), "[0,0]"); /* it is known that it cannot be */
     assert_string_equal(ask(client, "STRLEN key:0"), "1000");
     assert_string_equal(ask(client, "EXISTS a"), "0");
+    const char *keys = keep(ask(client, "DBSIZE"));
     redisFree(client);
     assert_int_equal(process_stop(server), 0);
     char *errors = process_errors(scene, server);
     assert_contains(errors, "writes wait, and are refused, until there is room");
-    assert_contains(errors, "the last changes may not be on the disk");
+    /* The last pass may use all that the limit leaves. Where it does not say that this was too little, all is
+     * there without the pools, too. */
+    if (!strstr(errors, "the last changes may not be on the disk"))
+        pools_remove(directory);
     free(errors);
     process_restart(scene, server, LIMITED(directory, "512M"));
     client = client_of(server, 0);
-    const char *keys = keep(ask(client, "DBSIZE"));
+    assert_string_equal(ask(client, "DBSIZE"), keys);
     for (unsigned i = 0; i < 1000; i++)
         assert_string_equal(ask(client, "STRLEN key:%u", i), "1000");
     assert_string_equal(ask(client, "SET key:0 1"), "OK");

@@ -65,7 +65,7 @@ static int run_list(struct fabric_endpoint *endpoint, struct fabric_list *list)
         if (stepper->act)
             stepper->act(stepper->context);
         else
-            count = stepper->commands;
+            count = stepper->commands < count ? stepper->commands : count; /* or behind all of it */
     }
     int status = wrapper_pass(endpoint, list, count);
     return stepper->dead ? BANYAN_ENET : status;
