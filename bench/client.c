@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include "bench/batch.h"
 #include "store/store.h"
 
 struct action {
@@ -65,6 +66,19 @@ static int perform_lookup(struct action *action)
     return status;
 }
 
+/* A scan's entries: from its key upwards, or downwards. */
+static struct tree_range range_of(const struct action *action)
+{
+    const struct workload_operation *operation = &action->operation;
+    if (operation->kind == WORKLOAD_REVERSE_SCAN)
+        return (struct tree_range){.to = action->key,
+                                   .to_length = action->key_length,
+                                   .reverse = true,
+                                   .limit = operation->scan_length};
+    return (struct tree_range){
+        .from = action->key, .from_length = action->key_length, .limit = operation->scan_length};
+}
+
 /* ---- with values in records ---- */
 
 static bool visit_record(void *context, const void *key, size_t key_length, const struct store_value *value)
@@ -88,8 +102,7 @@ static int perform_record(struct action *action)
 {
     struct store_session *records = action->client->records;
     const struct workload_operation *operation = &action->operation;
-    const struct tree_range range = {
-        .from = action->key, .from_length = action->key_length, .limit = operation->scan_length};
+    const struct tree_range range = range_of(action);
     struct store_value value;
     int status;
     switch (operation->kind) {
@@ -102,6 +115,7 @@ static int perform_record(struct action *action)
     case WORKLOAD_DELETE:
         return store_delete(records, action->key, action->key_length);
     case WORKLOAD_SCAN:
+    case WORKLOAD_REVERSE_SCAN:
         return store_scan(records, &range, STORE_SCAN_VALUES, visit_record, action);
     default:
         break;
@@ -138,6 +152,8 @@ void bench_client_close(struct bench_client *client)
     client->session = NULL;
     free(client->value);
     client->value = NULL;
+    bench_batch_destroy(client->batch);
+    client->batch = NULL;
 }
 
 /* ---- any ---- */
@@ -158,9 +174,9 @@ static int perform(struct action *action)
         return perform_lookup(action);
     case WORKLOAD_DELETE:
         return tree_delete(session, tree, action->key, action->key_length);
-    case WORKLOAD_SCAN: {
-        struct tree_range range = {
-            .from = action->key, .from_length = action->key_length, .limit = operation->scan_length};
+    case WORKLOAD_SCAN:
+    case WORKLOAD_REVERSE_SCAN: {
+        const struct tree_range range = range_of(action);
         return tree_scan(session, tree, &range, visit_entry, action);
     }
     case WORKLOAD_MODIFY: {
@@ -231,8 +247,8 @@ static void warm_cache(struct bench_client *client, struct action *action)
     }
 }
 
-static void add_difference(struct bench_result *result, const struct tree_stats *before,
-                           const struct tree_stats *after)
+void bench_stats_add(struct bench_result *result, const struct tree_stats *before,
+                     const struct tree_stats *after)
 {
     result->retries += after->retries - before->retries;
     result->cache_hits += after->cache_hits - before->cache_hits;
@@ -261,7 +277,7 @@ struct fabric_cost bench_cost_difference(const struct fabric_cost *before, const
 
 static bool writes(enum workload_kind kind)
 {
-    return kind != WORKLOAD_LOOKUP && kind != WORKLOAD_SCAN;
+    return kind != WORKLOAD_LOOKUP && !workload_is_scan(kind);
 }
 
 /* With a ledger: a write whose owner died under it may have been made or not. It is begun again, as the user
@@ -296,9 +312,9 @@ static bool step(struct bench_client *client, struct action *action, enum bench_
         return false;
     struct bench_result *result = client->meter->result;
     if (phase == BENCH_MEASURING && bench_window_phase(client->window) != BENCH_DONE) {
-        add_difference(result, &before, stats);
+        bench_stats_add(result, &before, stats);
         result->absent += status == BANYAN_ENOTFOUND;
-        if (action->operation.kind == WORKLOAD_SCAN)
+        if (workload_is_scan(action->operation.kind))
             result->entries_scanned += action->visited;
     }
     struct fabric_cost cost = bench_cost_difference(&before.cost, &stats->cost);
@@ -310,14 +326,24 @@ static bool step(struct bench_client *client, struct action *action, enum bench_
 /* A compute node that owns nothing yet looks so often whether it does. */
 #define IDLE_NS UINT64_C(20000)
 
-/* With records: room for a value, and a session of the store. */
+/* With records: room for a value, and a session of the store. With batches: room for one. */
 static int prepare(struct bench_client *client, struct action *action)
 {
     struct error error = {0};
+    int status = 0;
     action->value = action->in_slot;
+    if (client->config->batch > 1) {
+        client->batch = bench_batch_create(client->config);
+        if (!client->batch) {
+            status = error_set(&error, BANYAN_ENOMEM, "no memory for a batch of %u operations",
+                               client->config->batch);
+            bench_window_fail(client->window, &error);
+        }
+        return status;
+    }
     if (!client->store)
         return 0;
-    int status = store_session_create(&client->records, client->store, client->session, &error);
+    status = store_session_create(&client->records, client->store, client->session, &error);
     action->value = client->value = malloc(action->value_length + 1);
     if (!status && !action->value)
         status = error_set(&error, BANYAN_ENOMEM, "no memory for a value");
@@ -346,7 +372,8 @@ static void run(struct bench_client *client, struct action *action)
             continue;
         }
         bool waited = false;
-        if (phase == BENCH_DONE || !step(client, action, phase, &waited))
+        if (phase == BENCH_DONE || !(client->batch ? bench_batch_step(client->batch, client, phase, &waited)
+                                                   : step(client, action, phase, &waited)))
             return;
         if (give_way || (simulated && !waited && client->config->fibers > 1))
             task_yield();

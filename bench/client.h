@@ -8,6 +8,7 @@
 #include "bench/ledger.h"
 #include "bench/runner.h"
 
+struct bench_batch;
 struct store;
 struct store_session;
 
@@ -19,8 +20,9 @@ struct bench_client {
     struct tree *tree;
     struct store *store; /* of the tree, where values stand in records; else NULL */
     struct store_session *records;
-    uint8_t *value;        /* a long one, of the operation under way; malloc'ed */
-    struct ledger *ledger; /* of all clients; NULL: nothing is read back */
+    uint8_t *value;            /* a long one, of the operation under way; malloc'ed */
+    struct ledger *ledger;     /* of all clients; NULL: nothing is read back */
+    struct bench_batch *batch; /* NULL: operations go one by one */
     struct workload_generator generator;
     unsigned number, of; /* among the clients of its compute node */
 };
@@ -38,9 +40,12 @@ int bench_store_open(struct store **store, const struct bench_config *config, st
                      struct error *error);
 /* Closes the store, or a tree without one; both may be NULL. */
 void bench_store_close(struct store *store, struct tree *tree);
-/* Destroys the client's sessions, if there are any. */
+/* Destroys the client's sessions and its batch, if there are any. */
 void bench_client_close(struct bench_client *client);
 struct fabric_cost bench_cost_difference(const struct fabric_cost *before, const struct fabric_cost *after);
+/* What a session has done meanwhile, beside its costs. */
+void bench_stats_add(struct bench_result *result, const struct tree_stats *before,
+                     const struct tree_stats *after);
 /* The seed of a run's n-th client. */
 uint64_t bench_client_seed(const struct bench_config *config, unsigned n);
 

@@ -50,6 +50,7 @@ json_t *config_json(const struct bench_config *config)
     json_object_set_new(json, "theta", json_real(config->theta));
     json_object_set_new(json, "skew_of", json_unsigned(config->skew_of));
     json_object_set_new(json, "scan_length", json_unsigned(config->scan_length));
+    json_object_set_new(json, "batch", json_unsigned(config->batch));
     if (config->fabric == BENCH_SIM) {
         json_object_set_new(json, "sim", config_json_table(sim_params_table, &config->sim));
         json_object_set_new(json, "faults", config_json_table(sim_faults_table, &config->faults));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "bench/batch.h"
 #include "bench/ledger.h"
 #include "bench/ownership.h"
 #include "memory/memory.h"
@@ -188,6 +189,7 @@ static int check_numbers(const struct bench_config *config, struct error *error)
         {"operations", config->operations, 1, UINT64_C(1) << 50},
         {"keys", config->keys, 0, UINT64_C(1) << 40},
         {"scan-length", config->scan_length, 1, 1u << 24},
+        {"batch", config->batch, 1, BENCH_BATCH_MAX},
         {"key-bytes", config->geometry.key_bytes, 8, FORMAT_KEY_MAX},
         {"value-bytes", bench_config_value_bytes(config), 0, BENCH_VALUE_MAX},
     };
@@ -239,6 +241,31 @@ static int check_fail(const struct bench_preset *preset, const struct bench_conf
                          "preset '%s': what is read back after a failure needs values of %u bytes or more "
                          "(--value-bytes)",
                          preset->name, LEDGER_VALUE_LEAST);
+    return 0;
+}
+
+/* Whether the operations that are run can go in batches. */
+static int check_batch(const struct bench_plan *plan, struct error *error)
+{
+    for (unsigned i = 0; i < plan->workload_count; i++)
+        if (!bench_batch_takes(&plan->workloads[i]))
+            return error_set(error, BANYAN_EINVAL,
+                             "--batch: workload '%s' has operations that go one by one; batches are of "
+                             "lookups, upserts, inserts and updates",
+                             plan->workloads[i].name);
+    for (unsigned i = 0; i < plan->preset_count; i++) {
+        struct bench_config config;
+        bench_plan_config(plan, &plan->presets[i], &config);
+        if (config.record_bytes)
+            return error_set(error, BANYAN_EINVAL,
+                             "--batch: preset '%s' has values of more than %u bytes, which go one by one "
+                             "(--value-bytes)",
+                             plan->presets[i].name, FORMAT_VALUE_MAX);
+        if (config.fail)
+            return error_set(error, BANYAN_EINVAL,
+                             "--batch: preset '%s' reads back what each write did, so these go one by one",
+                             plan->presets[i].name);
+    }
     return 0;
 }
 
@@ -369,6 +396,8 @@ int bench_plan_check(struct bench_plan *plan, struct error *error)
         status = check_skew(plan, error);
     if (!status)
         status = check_presets(plan, error);
+    if (!status && config->batch > 1)
+        status = check_batch(plan, error);
     if (!status)
         status = check_pool(config, error);
     if (!status && plan->peer && config->record_bytes)

@@ -119,7 +119,8 @@ int bench_pool_create(struct bench_pool *pool, const struct bench_config *config
         pool->targets[i] = memory_node_target(pool->nodes[i]);
         pool->count++;
         const struct memory_walk_costs costs = {.request_ns = config->sim.walk_ns,
-                                                .node_ns = config->sim.walk_node_ns};
+                                                .node_ns = config->sim.walk_node_ns,
+                                                .entry_ns = config->sim.merge_entry_ns};
         if (config->fabric == BENCH_SIM)
             status = memory_walks_create(&pool->walks[i], pool->nodes[i], &costs, error);
         if (status)

@@ -47,6 +47,8 @@ static inline double report_kind_mops(const struct bench_result *result, int kin
 }
 /* Whether its operations are of several kinds, so that quantiles of all together say little about any. */
 bool report_mixed(const struct bench_result *result);
+/* Whether some of its operations are scans, either way. */
+bool report_scans(const struct bench_result *result);
 /* In [0, 1]; 1 where no node was wanted. */
 double report_cache_hit(const struct bench_result *result);
 double report_quantile_us(const struct histogram *latency, double quantile);

@@ -313,7 +313,7 @@ static void put_group(FILE *file, const struct bench_result *results, size_t cou
     fputs("<section><h2>", file);
     page_text(file, results->workload);
     fprintf(file, ", %s", results->distribution);
-    if (results->kinds[WORKLOAD_SCAN].count)
+    if (report_scans(results))
         fprintf(file, ", scans of %u", results->scan_length);
     fputs("</h2><div class=\"grid\"><div class=\"panel\">", file);
     put_bars(file, results, count, throughput, "Throughput, million operations per second",

@@ -208,7 +208,7 @@ static json_t *result_json(const struct bench_report *report, const struct bench
     json_object_set_new(json, "by_kind", kinds_json(result));
     json_object_set_new(json, "loaded", space_json(&result->loaded));
     json_object_set_new(json, "ended", space_json(&result->ended));
-    if (result->kinds[WORKLOAD_SCAN].count)
+    if (report_scans(result))
         json_object_set_new(json, "entries_scanned", json_unsigned(result->entries_scanned));
     json_object_set_new(json, "peer", json_boolean(result->peer));
     if (result->peer)

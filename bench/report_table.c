@@ -27,6 +27,11 @@ bool report_mixed(const struct bench_result *result)
     return kinds > 1;
 }
 
+bool report_scans(const struct bench_result *result)
+{
+    return result->kinds[WORKLOAD_SCAN].count > 0 || result->kinds[WORKLOAD_REVERSE_SCAN].count > 0;
+}
+
 double report_bytes_per_entry(uint64_t bytes, uint64_t entries)
 {
     return entries ? (double)bytes / (double)entries : 0;
@@ -50,21 +55,26 @@ void report_configuration(const struct bench_report *report, char *text, size_t 
 {
     const struct bench_config *config = report->config;
     char skew_of[48] = "";
+    char batch[48] = "";
+    if (config->batch > 1)
+        snprintf(batch, sizeof batch, ", batches of %u", config->batch);
     if (config->skew_of)
         snprintf(skew_of, sizeof skew_of, " as among %llu keys", (unsigned long long)config->skew_of);
     snprintf(
         text, size,
         "fabric %s, %u memory node%s, %u compute node%s x %u thread%s x %u fiber%s; %llu keys of %u bytes, "
         "values of "
-        "%u, leaves of %u bytes filled to %.2f; theta %.2f%s, scan length %u; %llu operations after %llu of "
+        "%u, leaves of %u bytes filled to %.2f; theta %.2f%s, scan length %u%s; %llu operations after %llu "
+        "of "
         "warm-up; seed %llu",
         config->fabric == BENCH_SIM ? "sim (virtual time)" : bench_fabric_names[config->fabric],
         config->memory_nodes, config->memory_nodes == 1 ? "" : "s", config->compute_nodes,
         config->compute_nodes == 1 ? "" : "s", config->threads, config->threads == 1 ? "" : "s",
         config->fibers, config->fibers == 1 ? "" : "s", (unsigned long long)config->keys,
         config->geometry.key_bytes, bench_config_value_bytes(config), config->geometry.leaf_bytes,
-        config->fill, config->theta, skew_of, config->scan_length, (unsigned long long)config->operations,
-        (unsigned long long)config->warm_up, (unsigned long long)config->seed);
+        config->fill, config->theta, skew_of, config->scan_length, batch,
+        (unsigned long long)config->operations, (unsigned long long)config->warm_up,
+        (unsigned long long)config->seed);
 }
 
 __attribute__((format(printf, 3, 4))) static void append(char *text, size_t size, const char *format, ...)
@@ -249,7 +259,7 @@ static void print_failure(FILE *file, const struct bench_result *result)
 static void print_group_head(FILE *file, const struct bench_result *result)
 {
     fprintf(file, "\n%s, %s", result->workload, result->distribution);
-    if (result->kinds[WORKLOAD_SCAN].count)
+    if (report_scans(result))
         fprintf(file, ", scans of %u", result->scan_length);
     fprintf(file, "\n%-24s %9s %9s %9s %9s %9s %7s %7s %7s %7s %7s %8s %8s %8s %7s\n", "preset", "Mops",
             "p50 us", "p90 us", "p99 us", "p99.9 us", "trips", "reads", "writes", "atomics", "calls",

@@ -36,6 +36,7 @@ struct bench_config {
     uint32_t memory_nodes, compute_nodes, threads, fibers; /* threads per compute node, fibers per thread */
     uint64_t keys, operations, warm_up, seed;
     uint32_t scan_length;
+    uint32_t batch; /* operations that go together (batch.h); up to 1: none do */
     double fill, theta;
     uint64_t skew_of; /* zipfian and scrambled: shares as among so many loaded keys; 0: `keys` */
     uint64_t pool_bytes, chunk_bytes; /* 0: chosen from the rest */

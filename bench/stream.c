@@ -136,20 +136,21 @@ void workload_generator_keep_to(struct workload_generator *generator, struct wor
 
 /* ---- draws ---- */
 
-/* New keys: free slots in an order of their own. When every one has been given out, the next generation
- * starts: keys just after those of the last. */
-static uint64_t fresh_number(const struct permutation *fresh, uint64_t begin, uint64_t index)
+/* New keys: free slots in an order of their own, or ascending. When every one has been given out, the next
+ * generation starts: keys just after those of the last. */
+static uint64_t fresh_number(const struct permutation *fresh, bool ascending, uint64_t begin, uint64_t index)
 {
-    uint64_t generation = index / fresh->items;
-    uint64_t slot = begin + permutation_apply(fresh, index % fresh->items) * 3 + 2;
+    const uint64_t generation = index / fresh->items, at = index % fresh->items;
+    const uint64_t slot = begin + (ascending ? at : permutation_apply(fresh, at)) * 3 + 2;
     return slot << WORKLOAD_GENERATION_BITS | (generation & ((1u << WORKLOAD_GENERATION_BITS) - 1));
 }
 
 static uint64_t fresh_of(const struct workload_generator *generator, uint64_t index)
 {
     const struct workload_part *part = generator->part;
-    return part ? fresh_number(&part->fresh, part->begin, index)
-                : fresh_number(&generator->source->fresh, 0, index);
+    const bool ascending = generator->source->workload->ascending;
+    return part ? fresh_number(&part->fresh, ascending, part->begin, index)
+                : fresh_number(&generator->source->fresh, ascending, 0, index);
 }
 
 /* How many new keys were given out; of the generator's part, if it keeps to one. */

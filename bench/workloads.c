@@ -6,7 +6,7 @@
 #include <string.h>
 
 const char *const workload_kind_names[WORKLOAD_KINDS] = {"lookup", "upsert", "insert", "update",
-                                                         "delete", "scan",   "modify"};
+                                                         "delete", "scan",   "modify", "reverse-scan"};
 const char *const workload_distribution_names[WORKLOAD_DISTRIBUTIONS + 1] = {"uniform", "zipfian",
                                                                              "scrambled", NULL};
 
@@ -14,58 +14,65 @@ struct named_workload {
     const char *name, *mix, *about;
     bool all_slots, latest, scan_uniform, upsert_uniform;
     double working_set;
-    bool scattered;
+    bool scattered, ascending;
 };
 
 /* The first whose name without its prefix fits wins, so Sherman's stand before DEX's, and those before
  * Dinomo's. */
 static const struct named_workload named[] = {
     {"sherman:write-only", "upsert=100", "100% insert, of which about 2/3 meet an existing key", true, false,
-     false, false, 0, false},
+     false, false, 0, false, false},
     {"sherman:write-intensive", "upsert=50,lookup=50", "50% insert, 50% lookup", true, false, false, false, 0,
-     false},
+     false, false},
     {"sherman:read-intensive", "upsert=5,lookup=95", "5% insert, 95% lookup", true, false, false, false, 0,
-     false},
-    {"sherman:range-only", "scan=100", "100% range query", true, false, false, false, 0, false},
+     false, false},
+    {"sherman:range-only", "scan=100", "100% range query", true, false, false, false, 0, false, false},
     {"sherman:range-write", "upsert=50,scan=50", "50% insert, 50% range query", true, false, false, false, 0,
-     false},
+     false, false},
     {"sherman:range-write-uniform", "upsert=50,scan=50",
      "50% insert of keys drawn uniformly whatever the distribution, 50% range query", true, false, false,
-     true, 0, false},
-    {"dex:read-only", "lookup=100", "100% lookup", false, false, false, false, 0, false},
+     true, 0, false, false},
+    {"dex:read-only", "lookup=100", "100% lookup", false, false, false, false, 0, false, false},
     {"dex:read-intensive", "lookup=95,update=5", "95% lookup, 5% update", false, false, false, false, 0,
-     false},
+     false, false},
     {"dex:write-intensive", "lookup=50,update=50", "50% lookup, 50% update", false, false, false, false, 0,
-     false},
+     false, false},
     {"dex:read-intensive-2", "upsert=5,lookup=95", "95% lookup, 5% insert as in insert-intensive", true,
-     false, false, false, 0, false},
+     false, false, false, 0, false, false},
     {"dex:insert-intensive", "upsert=50,lookup=50",
-     "50% insert, of which about 2/3 meet an existing key, 50% lookup", true, false, false, false, 0, false},
+     "50% insert, of which about 2/3 meet an existing key, 50% lookup", true, false, false, false, 0, false,
+     false},
     {"dex:scan-intensive", "upsert=5,scan=95", "5% insert as in insert-intensive, 95% scan", true, false,
-     false, false, 0, false},
-    {"dex:insert-only", "insert=100", "100% insert of new keys", false, false, false, false, 0, false},
-    {"dinomo:read-only", "lookup=100", "100% lookup", false, false, false, false, 0, false},
+     false, false, 0, false, false},
+    {"dex:insert-only", "insert=100", "100% insert of new keys", false, false, false, false, 0, false, false},
+    {"banyan:insert-ascending", "insert=100", "100% insert of new keys in ascending order", false, false,
+     false, false, 0, false, true},
+    {"banyan:range-reverse", "reverse-scan=100", "100% range query in descending order", false, false, false,
+     false, 0, false, false},
+    {"dinomo:read-only", "lookup=100", "100% lookup", false, false, false, false, 0, false, false},
     {"dinomo:read-mostly-update", "lookup=95,update=5", "95% lookup, 5% update", false, false, false, false,
-     0, false},
+     0, false, false},
     {"dinomo:read-mostly-insert", "lookup=95,insert=5", "95% lookup, 5% insert of new keys", false, false,
-     false, false, 0, false},
+     false, false, 0, false, false},
     {"dinomo:write-heavy-update", "lookup=50,update=50", "50% lookup, 50% update", false, false, false, false,
-     0, false},
+     0, false, false},
     {"dinomo:write-heavy-insert", "lookup=50,insert=50", "50% lookup, 50% insert of new keys", false, false,
-     false, false, 0, false},
+     false, false, 0, false, false},
+    {"dinomo:write-only", "upsert=100", "100% upsert of existing keys", false, false, false, false, 0, false,
+     false},
     {"dinomo:working-set", "lookup=100", "100% lookup of a range with 5% of the keys (uniform)", false, false,
-     false, false, 0.05, false},
+     false, false, 0.05, false, false},
     {"dinomo:scattered-set", "lookup=100", "100% lookup of 5% of the keys, anywhere (uniform)", false, false,
-     false, false, 0.05, true},
-    {"ycsb:a", "lookup=50,update=50", "50% lookup, 50% update", false, false, false, false, 0, false},
-    {"ycsb:b", "lookup=95,update=5", "95% lookup, 5% update", false, false, false, false, 0, false},
-    {"ycsb:c", "lookup=100", "100% lookup", false, false, false, false, 0, false},
+     false, false, 0.05, true, false},
+    {"ycsb:a", "lookup=50,update=50", "50% lookup, 50% update", false, false, false, false, 0, false, false},
+    {"ycsb:b", "lookup=95,update=5", "95% lookup, 5% update", false, false, false, false, 0, false, false},
+    {"ycsb:c", "lookup=100", "100% lookup", false, false, false, false, 0, false, false},
     {"ycsb:d", "lookup=95,insert=5", "95% lookup of the latest keys, 5% insert", false, true, false, false, 0,
-     false},
+     false, false},
     {"ycsb:e", "scan=95,insert=5", "95% scan of 1 to scan-length entries, 5% insert", false, false, true,
-     false, 0, false},
+     false, 0, false, false},
     {"ycsb:f", "lookup=50,modify=50", "50% lookup, 50% read-modify-write", false, false, false, false, 0,
-     false},
+     false, false},
 };
 #define NAMED_COUNT (sizeof named / sizeof named[0])
 
@@ -97,7 +104,8 @@ static int add_share(struct workload *workload, const char *item, struct error *
         }
     return error_set(
         error, BANYAN_EINVAL,
-        "--mix: unknown operation '%.*s'; use lookup, upsert, insert, update, delete, scan or modify",
+        "--mix: unknown operation '%.*s'; use lookup, upsert, insert, update, delete, scan, reverse-scan "
+        "or modify",
         (int)length, item);
 }
 
@@ -141,6 +149,7 @@ int workload_find(struct workload *workload, const char *name, struct error *err
         workload->upsert_uniform = named[i].upsert_uniform;
         workload->working_set = named[i].working_set;
         workload->scattered = named[i].scattered;
+        workload->ascending = named[i].ascending;
         return status;
     }
     return error_set(error, BANYAN_EINVAL,
@@ -150,7 +159,8 @@ int workload_find(struct workload *workload, const char *name, struct error *err
 
 bool workload_writes(const struct workload *workload)
 {
-    return workload->share[WORKLOAD_LOOKUP] + workload->share[WORKLOAD_SCAN] < 1.0 - 1e-12;
+    const double *share = workload->share;
+    return share[WORKLOAD_LOOKUP] + share[WORKLOAD_SCAN] + share[WORKLOAD_REVERSE_SCAN] < 1.0 - 1e-12;
 }
 
 /* ---- permutations ---- */

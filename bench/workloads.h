@@ -32,7 +32,8 @@ enum workload_kind {
     WORKLOAD_UPDATE,
     WORKLOAD_DELETE,
     WORKLOAD_SCAN,
-    WORKLOAD_MODIFY, /* reads the value and writes a new one in one operation */
+    WORKLOAD_MODIFY,       /* reads the value and writes a new one in one operation */
+    WORKLOAD_REVERSE_SCAN, /* from its key downwards */
     WORKLOAD_KINDS
 };
 extern const char *const workload_kind_names[WORKLOAD_KINDS];
@@ -48,6 +49,7 @@ struct workload {
     bool scan_uniform;            /* a scan's length is uniform in 1 .. scan length (YCSB E) */
     double working_set;           /* uniform draws are of this share of the loaded keys alone; 0: of all */
     bool scattered; /* which lie anywhere; else they are the first of the line, or of the part */
+    bool ascending; /* new keys are given out in their order */
 };
 
 /* The named workload ("sherman:write-only", "write-only", "ycsb:a", ...). BANYAN_EINVAL with the list of
@@ -59,6 +61,10 @@ int workload_parse_mix(struct workload *workload, const char *mix, struct error 
 const char *workload_name(size_t i, const char **about);
 /* Whether it makes new keys or changes values. */
 bool workload_writes(const struct workload *workload);
+static inline bool workload_is_scan(enum workload_kind kind)
+{
+    return kind == WORKLOAD_SCAN || kind == WORKLOAD_REVERSE_SCAN;
+}
 
 enum workload_distribution { WORKLOAD_UNIFORM, WORKLOAD_ZIPFIAN, WORKLOAD_SCRAMBLED, WORKLOAD_DISTRIBUTIONS };
 /* NULL-terminated: "uniform", "zipfian", "scrambled". */

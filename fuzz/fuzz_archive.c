@@ -75,7 +75,7 @@ static void mend(uint8_t *bytes, size_t length)
         return;
     memcpy(bytes, ARCHIVE_MAGIC, 8);
     archive_put_u32(bytes + 8, ARCHIVE_VERSION);
-    bytes[12] &= ARCHIVE_ORDERED;
+    bytes[12] &= ARCHIVE_ORDERED | ARCHIVE_MOMENT;
     memset(bytes + 13, 0, 3);
     archive_put_u64(bytes + 24, archive_header_hash(bytes));
     uint32_t number = 0;

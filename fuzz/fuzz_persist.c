@@ -3,7 +3,8 @@
  * with whole values: blocks, frames, entries and parts of any bytes, in a journal whose own checksums are
  * right. Some frames get a right header, and some entries a record that is really there; some records of
  * values are such as a server writes, with the parts of long values before them, or with others; and some
- * name indexes, of stores and of others, drop them, or begin anew.
+ * name indexes, of stores and of others, drop them, or begin anew. Some values are in pieces, which were
+ * copied, brought, both or neither.
  *
  * Oracle: what is refused is refused with a sentence; keys that are told ascend, and none is told twice; an
  * index that is named has a name.
@@ -120,6 +121,47 @@ static uint32_t values_make(struct fuzz_input *input, uint8_t *payload, uint32_t
     return used;
 }
 
+/* A piece of a value, as a block or as one that was brought: its bytes, or others. */
+static void piece_append(struct fuzz_input *input, struct journal *journal, const struct format_piece *piece,
+                         const uint8_t *bytes)
+{
+    uint8_t payload[PAYLOAD_MAX];
+    const uint8_t how = fuzz_byte(input);
+    memcpy(payload, &piece->block, PERSIST_BLOCK_HEADER);
+    memcpy(payload + PERSIST_BLOCK_HEADER, bytes, piece->length);
+    payload[PERSIST_BLOCK_HEADER] ^= how & 1;
+    if (how & 6)
+        append(journal, how & 2 ? PERSIST_PIECE : PERSIST_BLOCK, payload,
+               PERSIST_BLOCK_HEADER + piece->length - (how & 8 ? 1 : 0));
+}
+
+/* A value of three pieces for the key "k", one of them zeros: the pieces, then the header, which becomes the
+ * record's bytes; and the slot. */
+static uint32_t pieces_make(struct fuzz_input *input, struct journal *journal, uint8_t *payload,
+                            uint8_t slot[FORMAT_VALUE_MAX], uint8_t *slot_length)
+{
+    const gaddr address = 128;
+    uint8_t bytes[256] = {1}, *header = payload + PERSIST_BLOCK_HEADER;
+    struct format_record record = {.key = "k", .key_length = 1, .stamp = 2, .pieces = 3};
+    struct format_piece pieces[3] = {{.block = 4096}, {.length = 7}, {.block = gaddr_make(1, 8192)}};
+    struct format_reference reference;
+    for (unsigned i = 0; i < 3; i++) {
+        if (pieces[i].block != GADDR_NULL) {
+            pieces[i].length = 1 + fuzz_byte(input) % 255u;
+            pieces[i].hash = format_record_hash(bytes, pieces[i].length);
+            piece_append(input, journal, &pieces[i], bytes);
+        }
+        record.length += pieces[i].length;
+    }
+    memcpy(payload, &address, PERSIST_BLOCK_HEADER);
+    format_record_begin(header, &record);
+    for (unsigned i = 0; i < 3; i++)
+        format_record_piece_set(header, 1, i, &pieces[i]);
+    format_record_seal(header, address, &record, &reference);
+    *slot_length = format_value_encode_reference(slot, &reference);
+    return PERSIST_BLOCK_HEADER + format_record_header_bytes(1, format_record_room(3));
+}
+
 /* One of four indexes, with a name of some bytes of the input, or dropped. */
 static uint32_t index_make(struct fuzz_input *input, uint8_t *payload, uint8_t shape)
 {
@@ -160,13 +202,16 @@ static void fill(struct fuzz_input *input, struct journal *journal)
             parts = 0;
         } else if (what >= 0xb0) {
             append(journal, PERSIST_INDEX, payload, index_make(input, payload, (uint8_t)number));
+        } else if (what >= 0xa0) {
+            const uint32_t header = pieces_make(input, journal, payload, slot, &slot_length);
+            append(journal, PERSIST_BLOCK, payload, header);
         } else if (what % 8 == 6) {
             append(journal, PERSIST_BLOCK, payload, record_make(payload, 64, length, slot, &slot_length));
         } else if (what % 8 == 7 && slot_length) {
             append(journal, length % 2 ? PERSIST_FRAME : PERSIST_FRAME_TELLING, payload,
                    frame_make(payload, 1 + length, slot, slot_length));
         } else {
-            raw_append(input, journal, 1 + (what & 7) % 6, length);
+            raw_append(input, journal, what & 0x40 ? PERSIST_PIECE : 1 + (what & 7) % 6, length);
         }
     }
 }

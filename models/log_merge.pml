@@ -2,7 +2,9 @@
  * log_merge.pml - two keys of a logged range on their way from the streams to the leaf: the table of what is not merged,
  * merging, the watermark in two control blocks, slots of segments that are used again, records that are freed, and what
  * a successor makes of it when the process dies (L4 to L6, docs/internals/log.md; src/log/, src/tree/unmerged.c,
- * src/tree/logged.c). A commit is two steps here: the rest of it is log_commit.pml's.
+ * src/tree/logged.c). A commit is two steps here: the rest of it is log_commit.pml's. There are two mergers of each
+ * entry, with THERE: the owner, which writes the leaf, and the memory node, which it asks to (MERGE; W7 to W10,
+ * docs/internals/walks.md; src/tree/merging.c, src/memoryd/walks.c), with a queue in which requests may wait.
  * What is left out and why: docs/internals/models.md.
  *
  * Each write has a record, whose number is its value too: a key's values grow. No read returns less than what was
@@ -37,6 +39,12 @@
  *  24 the record of a write that was refused is not freed
  *  25 a segment is used again with a frame of it under way
  *  26 a frame does not say that its sequences are being drawn
+ *  27 a request to merge that has not begun when its connection is lost is carried out all the same (W10)
+ *  28 ... when its process is fenced, and the successor has begun
+ *  29 the leaf's lock is let go of before the memory node has answered (W7)
+ *  30 an entry whose request was refused counts as merged (W9)
+ *  31 an entry whose request has an unknown outcome counts as merged (W9)
+ *  32 the answer does not tell what the leaf held
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -55,6 +63,9 @@
 #endif
 #ifndef MERGERS
 #define MERGERS 1
+#endif
+#ifndef THERE /* the owner may ask the memory node to merge an entry */
+#define THERE 0
 #endif
 #ifndef WRITERS
 #define WRITERS 2
@@ -78,6 +89,14 @@ byte leaf[2];                /* by key: the record that it names */
 byte at[S], key[S], entry[S]; /* by slot: sequence, key, record */
 byte control[2];             /* the published watermark */
 byte freed;                  /* records */
+
+/* The memory node's queue: of each task that merges its one request; and one of a connection that is no more. */
+#define IDLE 0
+#define QUEUED 1
+#define ANSWERED 2
+#define BUSY 3
+byte request[MERGERS], request_key[MERGERS], request_entry[MERGERS], request_took[MERGERS];
+byte stray_key, stray; /* mutation 27 */
 
 /* ---- the process ---- */
 
@@ -201,11 +220,36 @@ end: do
     od
 }
 
+/* A request that waits is carried out, or finds no room in the queue. With the connection, and at the latest before the
+ * next owner begins, those go that have not begun (W10). */
+inline serve(m) {
+    if
+    :: assert(!FREED(request_entry[m]));
+       request_took[m] = leaf[request_key[m]]; leaf[request_key[m]] = request_entry[m];
+       request[m] = ANSWERED;
+       assert(!over || leaf[request_key[m]] >= known[request_key[m]])
+    :: !over -> request[m] = BUSY
+    fi
+}
+#define MAY_SERVE(m) (request[m] == QUEUED && (!over || MUTANT == 28))
+proctype Node() {
+end: do
+    :: atomic { MAY_SERVE(0) -> serve(0) }
+#if MERGERS > 1
+    :: atomic { MAY_SERVE(1) -> serve(1) }
+#endif
+#if MUTANT == 27
+    :: atomic { !over && stray -> leaf[stray_key] = stray; stray = 0; stray_key = 0 }
+#endif
+    od
+}
+
 /* Under the leaf's local lock. */
 #define READY(k) (state[k] == COMMITTED && (!merging[k] || MUTANT == 17 || MUTANT == 18))
-proctype Merger() {
+#define HEARD(m) (request[m] != QUEUED || merge_losses_left > 0)
+proctype Merger(byte m) {
     byte k, mine, number, took;
-    bool lost;
+    bool asks, lost, answered;
 end: do
     :: atomic { !over && (READY(0) || READY(1)) ->
            if
@@ -219,16 +263,42 @@ end: do
 #endif
            merging[k] = 1;
            begun[k] = begun[k] || table[k] == mine;
+#if THERE
+           if
+           :: asks = 1; request_key[m] = k; request_entry[m] = mine; request[m] = QUEUED;
+              merging[k] = (MUTANT == 29 -> 0 : 1)
+           :: true
+           fi;
+#endif
 #if MUTANT == 2
            table[k] = 0; state[k] = NONE; sequence_of[k] = 0; begun[k] = 0
 #endif
        };
+#if THERE
+       atomic { !over && (!asks || HEARD(m)) ->
+           if
+           :: asks && request[m] == ANSWERED -> answered = 1; took = (MUTANT == 32 -> 0 : request_took[m])
+           :: asks && request[m] == BUSY -> answered = (MUTANT == 30 -> 1 : 0)
+           :: asks && merge_losses_left > 0 ->
+              merge_losses_left--; answered = 1; lost = (MUTANT == 31 -> 0 : 1);
+#if MUTANT == 27
+              if
+              :: request[m] == QUEUED -> stray = mine; stray_key = k
+              :: else
+              fi
+#endif
+           :: !asks
+           fi;
+           request[m] = IDLE; request_key[m] = 0; request_entry[m] = 0; request_took[m] = 0; asks = 0
+       };
+#endif
        atomic { !over ->
            assert(!FREED(mine));
            if
-           :: took = leaf[k]; leaf[k] = mine
-           :: merge_losses_left > 0 -> merge_losses_left--; lost = 1
-           :: merge_losses_left > 0 -> merge_losses_left--; lost = 1; leaf[k] = mine
+           :: answered
+           :: !answered -> took = leaf[k]; leaf[k] = mine
+           :: !answered && merge_losses_left > 0 -> merge_losses_left--; lost = 1
+           :: !answered && merge_losses_left > 0 -> merge_losses_left--; lost = 1; leaf[k] = mine
            fi
        };
        atomic { !over ->
@@ -248,7 +318,7 @@ end: do
            :: !lost && took && (took != mine || MUTANT == 15) && MUTANT != 20 -> free_record(took)
            :: else
            fi;
-           k = 0; mine = 0; number = 0; took = 0; lost = 0
+           k = 0; mine = 0; number = 0; took = 0; lost = 0; answered = 0
        }
     od
 }
@@ -384,9 +454,12 @@ init {
 #if WRITERS > 1
         run Writer();
 #endif
-        run Merger();
+        run Merger(0);
 #if MERGERS > 1
-        run Merger();
+        run Merger(1);
+#endif
+#if THERE
+        run Node();
 #endif
         run Publisher();
         run Reader();

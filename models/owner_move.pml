@@ -27,6 +27,8 @@
  *  17 the epoch is not compared: a range that comes back is taken for the same
  *  18 the map names an id without an instance: a new process under an old id owns what that did
  *  19 the initiator waits for nothing once it has fenced: entries change before the old owner's lists are cut
+ *  20 a range of a later epoch is the same if the map that is fetched is of that version: not the installed one
+ *  21 ranges that become one get the earlier epoch
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -36,6 +38,9 @@
 #endif
 #ifndef MOVES /* of the range: there, and back */
 #define MOVES 1
+#endif
+#ifndef GROWS /* in the end so many other ranges, which its owner gets later, become one with it */
+#define GROWS 0
 #endif
 #ifndef FENCES /* of process 1, since it does not answer, at most */
 #define FENCES 1
@@ -59,7 +64,7 @@ byte known; /* for the judge: the greatest value acknowledged or returned */
 byte owner = 1, next, epoch; /* the map's entry; next: moving to that */
 byte version, adopted[3];
 byte map_lock;
-byte moves_left = MOVES, fences_left = FENCES, losses_left = LOSSES, deaths_left = DEATHS;
+byte moves_left = MOVES, grows_left = GROWS, fences_left = FENCES, losses_left = LOSSES, deaths_left = DEATHS;
 
 /* ---- processes 1 and 2 ---- */
 
@@ -172,7 +177,7 @@ end: do
        };
        atomic {
            if
-           :: OWNED(n) && mine[n] && (e == table_epoch[n] || MUTANT == 17)
+           :: OWNED(n) && mine[n] && (e == table_epoch[n] || e <= (MUTANT == 20 -> v : table[n]) || MUTANT == 17)
            :: else -> mine[n] = 0
            fi
        };
@@ -217,6 +222,12 @@ proctype Initiator(byte id) {
     byte v;
     bool begins;
     do
+    :: atomic { map_lock == 0 && !next && !moves_left && grows_left > 0 ->
+           grows_left--;
+           map_lock = id;
+           version++ }; /* with it another range has become its owner's, */
+       atomic { epoch = (MUTANT == 21 -> 0 : version) }; /* and the two become one: the later epoch */
+       atomic { version++; map_lock = 0 }
     :: atomic { map_lock == 0 && (next || moves_left > 0) -> map_lock = id };
        if
        :: next -> skip /* begun by another node */
@@ -254,7 +265,7 @@ proctype Initiator(byte id) {
           (OVER(owner) || !GONE && adopted[owner] >= v);
 #endif
        fi;
-       atomic { owner = next; next = 0; epoch++ }
+       atomic { owner = next; next = 0; epoch = version + 1 }
 #if MUTANT == 19
        d_step { linked[3 - owner] = 0; CUT(3 - owner) };
 #endif

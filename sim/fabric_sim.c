@@ -10,6 +10,7 @@
 #include "sim/endpoint.h"
 #include "sim/link.h"
 #include "sim/list.h"
+#include "sim/members.h"
 #include "sim/node.h"
 #include "sim/pair.h"
 #include "sim/state.h"
@@ -92,6 +93,7 @@ static const struct fabric_ops backend_operations = {
     .incarnation = backend_incarnation,
     .trouble = backend_trouble,
     .durability = backend_durability,
+    .cluster = &sim_cluster_operations,
     .peers = &sim_peer_operations,
 };
 
@@ -122,7 +124,8 @@ void sim_fabric_refresh(struct sim *sim)
             lock_bytes = sim->memories[i].target->lock_bytes;
     for (uint32_t i = 0; i < sim->compute_count; i++) {
         struct fabric_capabilities *capabilities = &sim->computes[i]->fabric.capabilities;
-        capabilities->memory_nodes = (uint16_t)sim->memory_count;
+        capabilities->memory_nodes = sim_members_bound(sim->computes[i]);
+        capabilities->memory_nodes_most = (uint16_t)sim->memory_count;
         capabilities->lock_region_bytes = lock_bytes;
         if (sim->memory_count)
             capabilities->lock_width = sim->memories[0].target->lock_width;

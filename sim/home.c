@@ -32,7 +32,7 @@ static int ask(struct fabric_endpoint *endpoint, uint16_t node, struct question 
         .serve = serve,
         .context = question,
     };
-    if (node >= endpoint->fabric->capabilities.memory_nodes)
+    if (!fabric_membership(endpoint->fabric, node))
         return BANYAN_EINVAL;
     return sim_call_run((struct sim_endpoint *)endpoint, &call);
 }

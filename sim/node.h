@@ -15,6 +15,9 @@
 struct sim_compute {
     struct fabric fabric;
     struct sim_link **links; /* by memory node, made on first use */
+    /* Bits of memory nodes (members.h): those that it does not know of, and those of which it has heard that
+     * they leave, or were removed. */
+    uint64_t unknown, leaving, removed;
     uint32_t link_count;
     uint64_t incarnation;
     struct sim *sim;
@@ -46,6 +49,8 @@ struct sim_memory {
     struct sim_nic *nic;
     sim_time *core_free;       /* params.rpc_cores of them */
     bool works;                /* a SIM_EVENT_WORK is pending */
+    bool absent;               /* it has not joined yet */
+    bool leaving, removed;     /* by the home node's list */
     struct sim_fetch *fetches; /* READs that are being fetched word by word */
     sim_time stalled_until;    /* its NIC serves nothing */
     struct sim_later later;    /* all zero: it answers at once */

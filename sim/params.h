@@ -47,7 +47,8 @@ struct sim_params {
     bool release_by_write, masked_cas;
     /* the memory node's CPU */
     uint32_t rpc_cores, rpc_ns;
-    uint32_t walk_ns, walk_node_ns; /* for the maker of the memory nodes: what their walks cost */
+    uint32_t walk_ns, walk_node_ns; /* for the maker of the memory nodes: what their walks cost ... */
+    uint32_t merge_entry_ns;        /* ... and their merging */
     /* between compute nodes (fabric/peers.h) */
     uint32_t receive_ns;      /* CPU time to take one message of another compute node */
     uint32_t read_lease_ns;   /* G7 */

@@ -79,6 +79,9 @@ const struct sim_param_basis sim_params_basis[] = {
     ESTIMATE(
         "walk-node-ns", 400, 1800,
         "measured on another CPU (below) with nodes in its caches; high: each of a node's lines from DRAM"),
+    ESTIMATE("merge-entry-ns", 400, 1300,
+             "measured on another CPU (below) with leaves in DRAM; low: that time as it is, since DRAM is no "
+             "slower here"),
     ESTIMATE("receive-ns", 10, 150,
              "eRPC: a core handles up to 10 M/s of small RPCs, 100 ns for all of one; high: a buffer that is "
              "posted by itself, as post-ns"),

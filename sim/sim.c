@@ -6,6 +6,7 @@
 
 #include "base/fiber.h"
 #include "sim/lease.h"
+#include "sim/members.h"
 #include "sim/node.h"
 #include "sim/pair.h"
 #include "sim/params.h"
@@ -112,6 +113,7 @@ struct sim_compute *sim_compute_make(struct sim *sim, uint16_t machine, struct s
     sim->computes[index] = compute;
     sim->compute_count++;
     sim_fabric_init(compute);
+    sim_members_begin(compute);
     sim_fabric_refresh(sim);
     sim_lease_begin(sim, compute);
     return compute;

@@ -26,6 +26,17 @@ void sim_destroy(struct sim *sim);
 
 /* Adds a memory node, its number is the order of adding. The target must outlive the world. */
 int sim_add_memory(struct sim *sim, const struct fabric_target *target, struct error *error);
+/*
+ * The memory node, not the home node (0) and among the first 64, is not of the cluster yet: no compute node
+ * knows of it. Before anything is posted. Later it joins: each compute node hears of it at a time of its
+ * own within hear_ns, if its connection to the home node stands, or as soon as it meets a link to it or asks
+ * for the list (fabric_refresh). BANYAN_ENOMEM: not all will hear of it.
+ */
+void sim_memory_await(struct sim *sim, int memory);
+int sim_memory_join(struct sim *sim, int memory, uint64_t hear_ns);
+/* The memory node, not the home node and among the first 64, leaves; or was removed, behind that: then a
+ * compute node that has heard of it, as of one that joins, posts nothing there. BANYAN_ENOMEM likewise. */
+int sim_memory_leave(struct sim *sim, int memory, bool removed, uint64_t hear_ns);
 /* Adds a compute node (with a NIC of its own); returns its index from 0, or a negative error. */
 int sim_add_compute(struct sim *sim, struct error *error);
 /* The compute node's fabric; owned by the world. Its compute_id is 1, 2, ... in the order of sim_add_compute,

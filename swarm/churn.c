@@ -168,9 +168,24 @@ static void churn_change(struct driver *driver, const struct churn *churn, const
     }
 }
 
+/* Whether this is one of the rounds that are drains: any, but for the last quarter. */
+static bool drains_now(const struct churn *churn, const struct churn_place *place, unsigned round)
+{
+    for (unsigned i = 0; i < churn->drains; i++) {
+        const uint64_t dice = random_mix(churn->seed ^ (UINT64_C(0xd4a1) + i));
+        if (dice % place->tasks == place->task && dice / place->tasks % (churn->rounds * 3 / 4 + 1) == round)
+            return true;
+    }
+    return false;
+}
+
 static void churn_one(struct driver *driver, const struct churn *churn, const struct churn_place *place,
                       unsigned round)
 {
+    if (churn->drains && drains_now(churn, place, round)) {
+        driver_drain(driver, random_next(&driver->random));
+        return;
+    }
     if (churn->merges && random_below(&driver->random, 100) < churn->merges) {
         driver_merge(driver);
         return;

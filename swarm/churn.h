@@ -34,6 +34,7 @@ struct churn {
     unsigned moves;  /* percent that move what belongs to some keys to other blocks, where the subject can */
     unsigned merges; /* percent of the rounds that are a step of merging sparse leaves instead */
     unsigned node_moves; /* ... that move a node to another memory node */
+    unsigned drains;     /* rounds of all tasks together that empty a memory node, or even all out */
     bool may_lack; /* the pool may be too small for the keys that are put in first: they are not always there
                     */
     bool disjoint; /* each task changes keys of its own only (number modulo tasks) */

@@ -381,6 +381,22 @@ void driver_move_node(struct driver *driver, uint64_t key)
     }
 }
 
+void driver_drain(struct driver *driver, uint64_t dice)
+{
+    const struct driver_setting *setting = driver->setting;
+    int status = driver->subject->drain ? driver->subject->drain(driver->session, dice) : 0;
+    const bool lossy = setting->lossy(setting->context);
+    if (lossy && (status == BANYAN_EUNKNOWN || status == BANYAN_ETIMEOUT)) {
+        driver->unknown++; /* as of driver_move */
+    } else if (lossy && (status == BANYAN_ENET || status == BANYAN_EFENCED)) {
+        driver->unreachable++; /* some of it is left to others */
+        task_sleep(setting->pause_ns);
+    } else if (status && !(status == BANYAN_ENOSPC && (setting->accept_full || setting->accept_refusals))) {
+        driver_fail(driver, status, "emptying a memory node: %s: %s", error_name(status),
+                    driver->subject->trouble(driver->session));
+    }
+}
+
 uint64_t driver_sample(struct driver *driver)
 {
     const struct driver_setting *setting = driver->setting;

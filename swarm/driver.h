@@ -117,6 +117,8 @@ void driver_move(struct driver *driver, uint64_t key);
 void driver_merge(struct driver *driver);
 /* Moves the node that holds the key, a leaf or one above it, to another memory node: no answer may change. */
 void driver_move_node(struct driver *driver, uint64_t key);
+/* Empties a memory node, or evens all of them out: no answer may change. */
+void driver_drain(struct driver *driver, uint64_t dice);
 /* A key of the subject; UINT64_MAX: none, or it could not be asked. */
 uint64_t driver_sample(struct driver *driver);
 

@@ -127,6 +127,7 @@ void swarm_plan_churn(const struct swarm_plan *plan, struct churn *churn)
                             .moves = plan->moves,
                             .merges = plan->merges,
                             .node_moves = plan->node_moves,
+                            .drains = plan->drains,
                             .disjoint = plan->disjoint,
                             .may_lack = swarm_plan_may_be_full(plan)};
 }
@@ -147,11 +148,12 @@ void swarm_plan_describe(const struct swarm_plan *plan, char *text, size_t size)
         if (rate > 0)
             snprintf(preset + used, sizeof preset - used, " %s", entry->name);
     }
-    snprintf(text, size, "%um %uc %ut %uf, %s%s, %u-byte %s%s%s%s%s%s%s%s%s", plan->memory_nodes,
+    snprintf(text, size, "%um %uc %ut %uf, %s%s, %u-byte %s%s%s%s%s%s%s%s%s%s%s", plan->memory_nodes,
              plan->compute_nodes, plan->threads, plan->fibers, plan->records ? "records, " : "",
              swarm_plan_key_kinds[plan->key_kind], geometry.leaf_bytes,
              plan->leaf_kind == FORMAT_LEAF_UNSORTED ? "unsorted leaves" : "leaves",
              plan->ranges ? plan->log ? ", logged ranges" : ", ranges" : "", disks[plan->disk],
              plan->kills ? ", kills" : "", plan->restarts ? ", restarts" : "", plan->stalls ? ", stalls" : "",
-             plan->cuts ? ", cuts" : "", *preset ? ";" : "", preset);
+             plan->cuts ? ", cuts" : "", plan->joins ? ", joins" : "", plan->drains ? ", drains" : "",
+             *preset ? ";" : "", preset);
 }

@@ -31,6 +31,7 @@ struct swarm_plan {
     int key_kind;  /* enum format_key_kind */
     int leaf_kind; /* enum format_leaf_kind */
     uint32_t key_bytes, inline_key_bytes, value_bytes, leaf_bytes, internal_bytes, subtree_levels;
+    uint32_t walk_busy, walk_aged; /* percent: struct memory_walk_costs */
     bool value_variable, long_keys;
     struct tree_switches switches;
     /* what happens to it */
@@ -38,6 +39,7 @@ struct swarm_plan {
     struct sim_faults faults;
     uint32_t kills, restarts, stalls, cuts,
         refusals;        /* so many times in a run, at times drawn from the seed */
+    uint32_t joins;      /* memory nodes, the last of them, that join at such times */
     bool log;            /* with ranges: owners keep logs */
     uint32_t mergers;    /* tasks that merge such a log */
     bool ranges;         /* compute nodes divide the key ranges, and change who owns what all the time */
@@ -49,13 +51,14 @@ struct swarm_plan {
     uint32_t disk_spells, disk_fulls; /* times that a disk is slow, or full, for a while */
     bool disk_fails;                  /* a write or a sync of one fails; then power is cut soon */
     bool disk_gone;                   /* at disk-always, of several: one is gone when power is cut */
+    uint64_t disk_save_ns;            /* a compute node more makes a checkpoint so often; 0: there is none */
     uint32_t power_rounds, /* power is cut when the tasks have done so many together; 0: at the end */
         power_events;      /* ... and so many events later */
     uint64_t span_ns;      /* virtual time within which these things happen; the lease is the faults' */
     /* workload */
     uint64_t keys, window;
     int pattern; /* enum churn_pattern */
-    uint32_t rounds, hot, scans, multis, moves, merges, node_moves;
+    uint32_t rounds, hot, scans, multis, moves, merges, node_moves, drains;
     bool disjoint;
     /* bounds */
     uint64_t patience_ns; /* once faults have stopped no operation takes longer */

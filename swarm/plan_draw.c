@@ -246,6 +246,35 @@ static void draw_walks(struct swarm_plan *plan, uint64_t seed)
     plan->switches.walks = PICK(&random, shares);
     if (random_chance(&random, 0.6))
         plan->switches.cache_bytes = UINT64_C(2048) << random_below(&random, 4);
+    /* Drawn last, so that the same seeds draw the same values above. */
+    if (random_chance(&random, 0.3))
+        plan->walk_busy = 1 + (uint32_t)random_below(&random, random_chance(&random, 0.2) ? 100 : 30);
+    if (random_chance(&random, 0.7))
+        plan->walk_aged = 10 + (uint32_t)random_below(&random, 91);
+}
+
+/* What is logged is merged by memory nodes in many plans. From dice of its own. */
+static void draw_merge_walks(struct swarm_plan *plan, uint64_t seed)
+{
+    static const int shares[] = {TREE_WALKS_ALWAYS, TREE_WALKS_ALWAYS, TREE_WALKS_AUTO, 50};
+    struct random random;
+    random_seed(&random, random_mix(seed ^ UINT64_C(0x3e49e)));
+    if (random_chance(&random, 0.6))
+        plan->switches.merge_walks = PICK(&random, shares);
+}
+
+/* Changes of keys whose leaf alone is not cached are made by memory nodes in some plans, of which many have
+ * caches so small that it often is not. From dice of its own. */
+static void draw_exchange_walks(struct swarm_plan *plan, uint64_t seed)
+{
+    static const int shares[] = {TREE_WALKS_ALWAYS, TREE_WALKS_ALWAYS, TREE_WALKS_AUTO, 50};
+    struct random random;
+    random_seed(&random, random_mix(seed ^ UINT64_C(0x6e8c4)));
+    if (!random_chance(&random, 0.3))
+        return;
+    plan->switches.exchange_walks = PICK(&random, shares);
+    if (random_chance(&random, 0.6))
+        plan->switches.cache_bytes = UINT64_C(4096) << random_below(&random, 4);
 }
 
 /* Placed subtrees and nodes that move in some plans, small ones, so that there are many. From dice of its
@@ -259,6 +288,24 @@ static void draw_placement(struct swarm_plan *plan, uint64_t seed)
     plan->node_moves = plan->memory_nodes > 1 && random_chance(&random, 0.4)
                            ? 1 + (uint32_t)random_below(&random, plan->kill_at_effect ? 40 : 12)
                            : 0;
+}
+
+/* Memory nodes that are emptied, in some plans, while all goes on. From dice of its own. */
+static void draw_drains(struct swarm_plan *plan, uint64_t seed)
+{
+    struct random random;
+    random_seed(&random, random_mix(seed ^ UINT64_C(0xd4a1)));
+    plan->drains =
+        plan->memory_nodes > 1 && random_chance(&random, 0.2) ? 1 + (uint32_t)random_below(&random, 3) : 0;
+}
+
+/* Memory nodes that join, in some plans of several. From dice of its own. */
+static void draw_joins(struct swarm_plan *plan, uint64_t seed)
+{
+    struct random random;
+    random_seed(&random, random_mix(seed ^ UINT64_C(0x101175)));
+    plan->joins =
+        plan->memory_nodes > 1 && random_chance(&random, 0.2) ? 1 + (uint32_t)random_below(&random, 2) : 0;
 }
 
 /* How long a heartbeat takes and its echo. A lease that is not longer is over before the echo is there, so it
@@ -317,6 +364,15 @@ static void draw_gone(struct swarm_plan *plan)
         plan->disk == WORLD_DISK_ALWAYS && plan->memory_nodes > 1 && random_chance(&random, 0.5);
 }
 
+/* A compute node that makes checkpoints, in some plans where no disk is lost. From dice of its own. */
+static void draw_saves(struct swarm_plan *plan)
+{
+    struct random random;
+    random_seed(&random, random_mix(plan->seed ^ UINT64_C(0x5a7e)));
+    if (random_chance(&random, 0.4) && !plan->disk_gone)
+        plan->disk_save_ns = 20000 + random_below(&random, UINT64_C(1) << (15 + random_below(&random, 8)));
+}
+
 void swarm_plan_draw_disk(struct swarm_plan *plan, int level)
 {
     struct random random;
@@ -335,6 +391,7 @@ void swarm_plan_draw_disk(struct swarm_plan *plan, int level)
     plan->switches.ownership = TREE_OWNERSHIP_OFF;
     draw_power(plan, &random);
     draw_gone(plan);
+    draw_saves(plan);
     if (swarm_plan_check(plan, &error)) /* the leaf is too small for such keys, say */
         plan->leaf_bytes = 4096;
 }
@@ -355,9 +412,13 @@ void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed)
         draw_workload(plan, &random);
         draw_delegation(plan, seed);
         draw_walks(plan, seed);
+        draw_merge_walks(plan, seed);
+        draw_exchange_walks(plan, seed);
         draw_leaf_kind(plan, seed);
         draw_cache_levels(plan, seed);
         draw_placement(plan, seed);
+        draw_drains(plan, seed);
+        draw_joins(plan, seed);
         draw_ranges(plan, seed);
     } while (swarm_plan_check(plan, &error)); /* some geometries do not fit together */
     if (plan->records && plan->ranges && plan->log)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "swarm/churn_world.h"
+#include "swarm/world_drain.h"
 
 struct swarm_run {
     const struct swarm_plan *plan;
@@ -13,13 +14,23 @@ struct swarm_run {
     struct churn churn;
     struct swarm_skip skip;
     uint64_t unfinished;
+    bool drained;         /* a memory node, in peace */
     uint64_t rounds;      /* that all tasks have done */
     struct random random; /* for mishaps */
 };
 
 /* ---- mishaps ---- */
 
-enum mishap { MISHAP_KILL, MISHAP_STALL, MISHAP_CUT, MISHAP_REFUSAL, MISHAP_SPELL, MISHAP_FULL, MISHAP_FAIL };
+enum mishap {
+    MISHAP_JOIN,
+    MISHAP_KILL,
+    MISHAP_STALL,
+    MISHAP_CUT,
+    MISHAP_REFUSAL,
+    MISHAP_SPELL,
+    MISHAP_FULL,
+    MISHAP_FAIL
+};
 
 struct event {
     struct swarm_run *run;
@@ -54,17 +65,41 @@ static void cut_peers(struct swarm_run *run)
         world_fail(&run->world, BANYAN_ENOMEM, "no memory to cut a connection");
 }
 
+static uint32_t joins_of(const struct swarm_plan *plan)
+{
+    return plan->joins < plan->memory_nodes ? plan->joins : plan->memory_nodes - 1;
+}
+
+/* The next memory node joins. */
+static void join(struct swarm_run *run)
+{
+    struct world *world = &run->world;
+    if (world->disks) {
+        world_disks_join(world);
+        return;
+    }
+    const unsigned node = world->options.memory_nodes - world->options.joins + world->joined++;
+    if (sim_memory_join(world->sim, (int)node, 2 * run->plan->faults.lease_ns))
+        world_fail(world, BANYAN_ENOMEM, "no memory for a memory node that joins");
+}
+
 static void happen(void *argument)
 {
     struct event event = *(struct event *)argument;
     struct swarm_run *run = event.run;
     struct world *world = &run->world;
     free(argument);
+    if (event.kind == MISHAP_JOIN) { /* in peace as well */
+        join(run);
+        return;
+    }
     if (world->setting.calm_ns || world->setting.failed || !world->function)
         return;
     uint64_t lease = run->plan->faults.lease_ns, dice = random_next(&run->random);
     int memory = (int)random_below(&run->random, run->plan->memory_nodes);
     switch (event.kind) {
+    case MISHAP_JOIN:
+        break;
     case MISHAP_KILL:
         kill(run);
         break;
@@ -120,7 +155,8 @@ static int arrange(struct swarm_run *run, enum mishap kind, uint32_t count)
 static int arrange_all(struct swarm_run *run)
 {
     const struct swarm_plan *plan = run->plan;
-    int status = arrange(run, MISHAP_KILL, plan->kills);
+    int status = arrange(run, MISHAP_JOIN, joins_of(plan));
+    status = status ? status : arrange(run, MISHAP_KILL, plan->kills);
     status = status ? status : arrange(run, MISHAP_STALL, plan->stalls);
     status = status ? status : arrange(run, MISHAP_CUT, plan->cuts);
     status = status ? status : arrange(run, MISHAP_REFUSAL, plan->refusals);
@@ -160,7 +196,8 @@ static void options_of(const struct swarm_plan *plan, struct world_options *opti
     swarm_plan_geometry(plan, &options->geometry);
     options->long_keys = plan->long_keys;
     options->memory_nodes = plan->memory_nodes;
-    options->compute_nodes = plan->compute_nodes;
+    options->joins = joins_of(plan);
+    options->compute_nodes = plan->compute_nodes + (plan->disk && plan->disk_save_ns);
     options->threads = plan->threads;
     options->fibers = plan->fibers;
     options->pool_bytes = plan->pool_bytes;
@@ -168,6 +205,8 @@ static void options_of(const struct swarm_plan *plan, struct world_options *opti
     options->lock_bytes = plan->lock_bytes;
     options->lock_width = plan->params.lock_width;
     options->params = plan->params;
+    options->walk_busy = (uint8_t)plan->walk_busy;
+    options->walk_aged = (uint8_t)plan->walk_aged;
     options->faults = plan->faults;
     options->records = plan->records;
     options->ranges = plan->ranges;
@@ -180,7 +219,8 @@ static void options_of(const struct swarm_plan *plan, struct world_options *opti
                                                 .round_ns = plan->disk_round_ns,
                                                 .sync_ns = plan->disk_sync_ns,
                                                 .slow = plan->disk_slow,
-                                                .gone = plan->disk_gone};
+                                                .gone = plan->disk_gone,
+                                                .save_ns = plan->disk_save_ns};
     options->accept_full = swarm_plan_may_be_full(plan);
     options->accept_refusals = plan->refusals > 0 || plan->log; /* a log without room */
     options->restarts = plan->restarts + 1;                     /* one more, should all be dead at the end */
@@ -195,6 +235,36 @@ static void churn_of(struct swarm_run *run)
     run->churn.after = after_round;
     run->churn.context = run;
 }
+
+/* ---- a memory node is emptied in peace ---- */
+
+#define PEACE_ROUNDS 40u
+
+static void work_in_peace(void *context, struct world_task *task)
+{
+    const struct churn_place place = {.task = task->number, .tasks = task->world->first_count};
+    churn_task(&task->driver, context, &place);
+}
+
+/* Where the plan has drains: what operations find beside one more, and what it leaves. */
+static int drain(struct swarm_run *run)
+{
+    struct churn churn = run->churn;
+    bool done;
+    if (!run->plan->drains || run->plan->memory_nodes < 2)
+        return 0;
+    const uint16_t node = (uint16_t)(1 + random_mix(run->plan->seed) % (run->plan->memory_nodes - 1));
+    churn.seed = random_mix(churn.seed);
+    churn.rounds = churn.rounds < PEACE_ROUNDS ? churn.rounds : PEACE_ROUNDS;
+    churn.drains = 0;
+    churn.skip = NULL;
+    churn.after = NULL;
+    int status = world_drain_judged(&run->world, node, work_in_peace, &churn, &done);
+    run->drained = done;
+    return status;
+}
+
+/* ---- all of it ---- */
 
 static int work(struct swarm_run *run)
 {
@@ -212,7 +282,8 @@ static int work(struct swarm_run *run)
     if (!world->setting.calm_ns)
         world_calm(world);
     status = world_revive(world);
-    return status ? status : world_end_losses(world);
+    status = status ? status : world_end_losses(world);
+    return status ? status : drain(run);
 }
 
 /* Memory that may be lost: the free blocks that the worker of each thread of a dead compute node held; and,
@@ -296,6 +367,11 @@ static void result_of(struct swarm_run *run, int status, struct swarm_result *re
                                     .unlinks = stats.unlinks,
                                     .merges = stats.merges,
                                     .node_moves = stats.moves,
+                                    .drained = run->drained,
+                                    .removed = world->removed != 0,
+                                    .logs_ended = world->logs_ended,
+                                    .merged_there = stats.merge_answered,
+                                    .exchanged = stats.exchanges_answered,
                                     .merging_at_death = world->merging_at_death,
                                     .retries = stats.retries,
                                     .handovers = stats.handovers,

@@ -23,6 +23,11 @@ struct swarm_result {
     uint64_t recorded;   /* entries in the history */
     uint64_t events, virtual_ns, hash;
     uint64_t splits, unlinks, merges, node_moves, merging_at_death, retries, handovers;
+    uint64_t drained;      /* 1: a memory node, in peace, and it was found empty */
+    uint64_t removed;      /* 1: it left then */
+    uint64_t logs_ended;   /* of dead processes, for that */
+    uint64_t merged_there; /* entries of logs, by memory nodes */
+    uint64_t exchanged;    /* changes that memory nodes were asked for, and have answered */
     uint64_t deaths, restarts, losses, unreachable, unknown, refused;
     uint64_t lost_bytes; /* of blocks without an owner at the end: those that dead nodes held, or that a lost
                             reply gave */

@@ -205,7 +205,8 @@ static const struct part parts[] = {
 static const struct simplest {
     const char *name, *value;
 } simplest[] = {{"compute-nodes", "1"}, {"hot", "0"},    {"scans", "0"},
-                {"multis", "0"},        {"merges", "0"}, {"node-moves", "0"}};
+                {"multis", "0"},        {"merges", "0"}, {"node-moves", "0"},
+                {"drains", "0"},        {"joins", "0"},  {"disk-save-ns", "0"}};
 
 /* Fields by which the run is judged, and those that numbers_shrink and rounds_shrink reduce. */
 static const char *const kept[] = {"seed", "dice", "skip", "rounds", "keys", "events", "patience-ns"};

@@ -41,6 +41,8 @@ struct subject_ops {
     /* Moves the node of this level that holds the key to another memory node, and where it is the root gives
      * it a parent first. NULL: it has no nodes. `dice` chooses where. */
     int (*move_node)(void *session, const uint8_t *key, size_t length, uint8_t level, uint64_t dice);
+    /* Empties a memory node, or evens all out. NULL: it has none. `dice` chooses. */
+    int (*drain)(void *session, uint64_t dice);
 };
 /* The last of these, of any session of an index. */
 int subject_move_node(struct tree_session *session, struct tree *tree, const uint8_t *key, size_t length,

@@ -7,7 +7,7 @@
 
 #include "store/defrag.h"
 #include "store/store.h"
-#include "swarm/world.h"
+#include "swarm/world_drain.h"
 
 /* The kinds of calls that the store can do only by reading, deciding and writing. */
 struct decision {
@@ -148,7 +148,7 @@ static bool chosen(void *context, gaddr block)
  */
 static int move(void *context, const uint8_t *key, size_t length, uint64_t dice)
 {
-    const struct world_task *task = context;
+    struct world_task *task = context;
     struct store_defrag defrag = {.chosen = dice % 4 ? chosen : NULL, .chosen_context = &dice};
     bool any, done = false;
     int status = store_defrag_begin(task->store_session, &defrag, &any);
@@ -157,7 +157,9 @@ static int move(void *context, const uint8_t *key, size_t length, uint64_t dice)
     for (unsigned steps = dice % 4 ? 1 : 4; !status && any && !done && steps; steps--)
         status = store_defrag_step(task->store_session, &defrag, MOVE_ENTRIES, &done);
     store_defrag_end(task->store_session, &defrag);
-    return status;
+    task->driver.unknown += defrag.counts.unknown; /* as of what a client does: blocks may be lost (S6) */
+    return !status && defrag.counts.unanswered ? BANYAN_ENET
+                                               : status; /* the driver judges whether that may be */
 }
 
 static int merge(void *context, uint32_t budget)
@@ -173,10 +175,15 @@ static int move_node(void *context, const uint8_t *key, size_t length, uint8_t l
     return subject_move_node(task->session, task->tree, key, length, level, dice);
 }
 
+static int drain(void *context, uint64_t dice)
+{
+    return world_drain_any(context, dice);
+}
+
 static const char *trouble(void *context)
 {
     const struct world_task *task = context;
     return tree_session_error(task->session)->text;
 }
 
-const struct subject_ops subject_store = {one, many, scan, sample, move, trouble, merge, move_node};
+const struct subject_ops subject_store = {one, many, scan, sample, move, trouble, merge, move_node, drain};

@@ -2,7 +2,7 @@
 #include "swarm/subject.h"
 #include <string.h>
 
-#include "swarm/world.h"
+#include "swarm/world_drain.h"
 
 static enum tree_verdict exchange(void *context, const void *old, size_t old_length, void *value,
                                   size_t *length)
@@ -95,19 +95,19 @@ int subject_move_node(struct tree_session *session, struct tree *tree, const uin
                              .level = level,
                              .from = POOL_ANY_NODE,
                              .to = (uint16_t)(dice % nodes)};
-    bool raised;
-    int status = tree_move_node(session, tree, &move);
-    /* Seldom: each makes the tree higher. */
-    if (!status && move.outcome == TREE_MOVE_ROOT && level < 5 && dice / nodes % 16 == 0)
-        for (uint16_t node = 0; node < nodes && !status; node++)
-            status = tree_move_root(session, tree, node, &raised);
-    return status;
+    const bool member = fabric_membership(tree_session_pool(session)->fabric, move.to) == FABRIC_MEMBER;
+    return member ? tree_move_node(session, tree, &move) : 0;
 }
 
 static int move_node(void *context, const uint8_t *key, size_t length, uint8_t level, uint64_t dice)
 {
     struct world_task *task = context;
     return subject_move_node(task->session, task->tree, key, length, level, dice);
+}
+
+static int drain(void *context, uint64_t dice)
+{
+    return world_drain_any(context, dice);
 }
 
 static const char *trouble(void *context)
@@ -122,4 +122,5 @@ const struct subject_ops subject_tree = {.one = one,
                                          .sample = sample,
                                          .trouble = trouble,
                                          .merge = merge,
-                                         .move_node = move_node};
+                                         .move_node = move_node,
+                                         .drain = drain};

@@ -183,7 +183,7 @@ void world_stats(const struct world *world, struct tree_stats *stats)
 {
     struct world_ranges_met ranges;
     world_ranges_met(world, &ranges);
-    *stats = (struct tree_stats){.unfinished = ranges.unfinished};
+    *stats = (struct tree_stats){.unfinished = ranges.unfinished, .merge_answered = ranges.merge_answered};
     for (unsigned i = 0; i < world->task_count; i++) {
         const struct tree_stats *one = tree_session_stats(world->tasks[i].session);
         fabric_cost_add(&stats->cost, &one->cost);
@@ -202,6 +202,12 @@ void world_stats(const struct world *world, struct tree_stats *stats)
         stats->walks += one->walks;
         stats->walks_answered += one->walks_answered;
         stats->walks_busy += one->walks_busy;
+        stats->merge_calls += one->merge_calls;
+        stats->merge_answered += one->merge_answered;
+        stats->merge_busy += one->merge_busy;
+        stats->exchanges += one->exchanges;
+        stats->exchanges_answered += one->exchanges_answered;
+        stats->exchanges_busy += one->exchanges_busy;
     }
 }
 

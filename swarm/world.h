@@ -34,6 +34,8 @@ struct world_disk_options {
     uint64_t round_ns, sync_ns;
     double slow; /* probability that a round takes ten times as long */
     bool gone;   /* at WORLD_DISK_ALWAYS, of several: one of them is gone when power is cut */
+    uint64_t
+        save_ns; /* the last compute node makes a checkpoint so often, about (world_saves.h); 0: none does */
 };
 
 struct world_options {
@@ -47,11 +49,13 @@ struct world_options {
     struct format_geometry geometry;
     bool long_keys; /* of variable keys, a third have up to key_bytes bytes: too long for a slot */
     unsigned memory_nodes, compute_nodes, threads, fibers; /* 0: 1 */
-    uint64_t pool_bytes, chunk_bytes, lock_bytes;          /* 0: 64 MiB, and what a memory node chooses */
-    uint32_t lock_width;                                   /* 0: the memory node's default */
-    uint32_t atomic_write;                                 /* what the fabric claims at most; 0: its own */
-    struct sim_params params;                              /* simulated only; fill with sim_params_default */
-    struct sim_faults faults;                              /* simulated only */
+    unsigned joins; /* simulated: so many of the memory nodes, the last, join later (world_join) */
+    uint64_t pool_bytes, chunk_bytes, lock_bytes; /* 0: 64 MiB, and what a memory node chooses */
+    uint32_t lock_width;                          /* 0: the memory node's default */
+    uint32_t atomic_write;                        /* what the fabric claims at most; 0: its own */
+    struct sim_params params;                     /* simulated only; fill with sim_params_default */
+    uint8_t walk_busy, walk_aged;                 /* simulated only: struct memory_walk_costs */
+    struct sim_faults faults;                     /* simulated only */
     bool accept_full;     /* BANYAN_ENOSPC is no failure: the operation had no effect */
     bool accept_refusals; /* the same until world_calm */
     bool empty;           /* only format the pool, create no index */
@@ -126,6 +130,9 @@ struct world {
     uint64_t marked_at_death;  /* leaves that a death left half split (world_kill_at) */
     uint64_t merging_at_death; /* ... and frozen or merging */
     struct world_disks *disks; /* owned, world_disks.h; NULL: memory nodes have none */
+    unsigned joined;           /* of options.joins memory nodes */
+    unsigned removed;          /* the memory node that was removed; 0: none */
+    unsigned logs_ended;       /* of dead processes, since it leaves */
     bool off;                  /* power was cut, and nothing runs any more */
 };
 
@@ -188,7 +195,8 @@ uint64_t world_pool_used(struct world *world);
 /* The sum over all sessions. */
 void world_stats(const struct world *world, struct tree_stats *stats);
 
-/* Seeds: BANYAN_SEED if set, else the given one. Rounds: times BANYAN_ROUNDS (a factor, default 1). */
+/* Seeds: BANYAN_SEED if set, else the given one and BANYAN_SEED_OFFSET (default 0). Rounds: times
+ * BANYAN_ROUNDS (a factor, default 1), rounded up. */
 uint64_t world_seed(uint64_t given);
 unsigned world_rounds(unsigned given);
 /* A fresh seed, from the clock; BANYAN_SEED overrides it too. */

@@ -6,6 +6,7 @@
 #include "memory/walk_service.h"
 #include "swarm/world_disks.h"
 #include "swarm/world_parts.h"
+#include "swarm/world_saves.h"
 
 int world_build_memory(struct world *world)
 {
@@ -45,7 +46,10 @@ static int fabrics_build_local(struct world *world)
 static int walks_build(struct world *world)
 {
     const struct memory_walk_costs costs = {.request_ns = world->options.params.walk_ns,
-                                            .node_ns = world->options.params.walk_node_ns};
+                                            .node_ns = world->options.params.walk_node_ns,
+                                            .entry_ns = world->options.params.merge_entry_ns,
+                                            .busy_percent = world->options.walk_busy,
+                                            .aged_percent = world->options.walk_aged};
     int status = 0;
     for (unsigned i = 0; i < world->options.memory_nodes && !status; i++)
         status = memory_walks_create(&world->walks[i], world->memory[i], &costs, &world->error);
@@ -78,6 +82,8 @@ static int fabrics_build_simulated(struct world *world)
         int status = sim_add_memory(world->sim, memory_node_target(world->memory[i]), &world->error);
         if (status < 0)
             return status;
+        if (i + options->joins >= options->memory_nodes)
+            sim_memory_await(world->sim, (int)i);
     }
     for (unsigned i = 0; i < options->compute_nodes; i++) {
         int index = sim_add_compute(world->sim, &world->error);
@@ -113,6 +119,8 @@ static int switches_of(struct world *world, struct tree_switches *switches)
 {
     if (world->options.switches) {
         *switches = *world->options.switches;
+        if (world->options.owned)
+            switches->ownership = TREE_OWNERSHIP_ALL;
         return 0;
     }
     int status = tree_switches_preset(switches, world->options.preset ? world->options.preset : "banyan",
@@ -270,9 +278,9 @@ int world_build_index(struct world *world)
 {
     int status = world_run_one(world, 0, format_pool);
     world_set_shape(world);
-    for (unsigned i = 1; i < world->options.compute_nodes && !status && !world->options.empty; i++)
+    for (unsigned i = 1; i < world_openers(world) && !status && !world->options.empty; i++)
         status = world_run_one(world, i * world_tasks_each(world), open_index);
-    for (unsigned i = 0; i < world->options.compute_nodes && !status && !world->options.empty; i++)
+    for (unsigned i = 0; i < world_openers(world) && !status && !world->options.empty; i++)
         status = world_equip_tasks(world, i);
     for (unsigned i = 0; i < world->options.compute_nodes && !status && !world->options.empty; i++)
         status = world_ranges_start(world, i);

@@ -2,6 +2,7 @@
  * (contract: world.h). */
 #include "base/task.h"
 #include "swarm/world_disks.h"
+#include "swarm/world_drain.h"
 #include "swarm/world_parts.h"
 
 void world_calm(struct world *world)
@@ -20,6 +21,7 @@ void world_calm(struct world *world)
     world->setting.calm_ns = sim_now(world->sim);
     for (unsigned i = 0; i < world->options.memory_nodes; i++)
         memory_node_refuse(world->memory[i], 0);
+    world_drain_calm(world);
     world_disks_calm(world);
 }
 

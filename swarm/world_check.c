@@ -3,12 +3,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "swarm/linearize.h"
 #include "swarm/world_parts.h"
 
 static bool all_zero(const uint8_t *bytes, uint64_t count, uint64_t *at)
 {
+    /* A zero, and each byte the same as the one before: memcmp takes a fraction of the loop's time. */
+    if (!count || (!bytes[0] && !memcmp(bytes, bytes + 1, count - 1)))
+        return true;
     for (*at = 0; *at < count; ++*at)
         if (bytes[*at])
             return false;
@@ -18,6 +22,8 @@ static bool all_zero(const uint8_t *bytes, uint64_t count, uint64_t *at)
 int world_check_locks(struct world *world)
 {
     for (unsigned i = 0; i < world->options.memory_nodes; i++) {
+        if (i == world->removed) /* its last holder may have heard of that before it could give it back */
+            continue;
         const struct fabric_target *target = memory_node_target(world->memory[i]);
         uint64_t at;
         char text[GADDR_TEXT_BYTES];

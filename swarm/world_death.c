@@ -5,6 +5,7 @@
 #include "base/task.h"
 #include "format/header.h"
 #include "swarm/world_parts.h"
+#include "swarm/world_saves.h"
 
 /* A death or restart to come. Owned by the world, since it may never happen. */
 struct world_event {
@@ -192,6 +193,17 @@ static bool is_survivor(const struct world *world, unsigned compute)
     return !world->computes[compute].dead && world->tasks[compute * world_tasks_each(world)].tree;
 }
 
+bool world_process_lives(const struct world *world, struct fabric_process process)
+{
+    for (unsigned i = 0; i < world->compute_count; i++) {
+        const struct fabric *fabric = world->computes[i].fabric;
+        if (fabric && sim_compute_alive(world->sim, (int)i) &&
+            fabric_process_equal(fabric_self(fabric), process))
+            return true;
+    }
+    return false;
+}
+
 unsigned world_survivor(const struct world *world)
 {
     unsigned survivor = 0;
@@ -204,7 +216,10 @@ int world_revive(struct world *world)
 {
     if (is_survivor(world, world_survivor(world) / world_tasks_each(world)))
         return 0;
-    int status = restart(world, world->compute_count - 1);
+    unsigned last = world->compute_count - 1;
+    while (last && world_saves_by(world, last) && !world->computes[last].dead)
+        last--;
+    int status = restart(world, last);
     if (status)
         return world_fail(world, status, "no compute node lives, and none can be replaced: %s",
                           error_name(status));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "disk/manifest.h"
 #include "swarm/world_disks_parts.h"
 #include "swarm/world_parts.h"
 
@@ -240,15 +241,23 @@ static int disk_build(struct world_disks *disks, unsigned number)
                                                  .seed = 1 + random_next(&disks->random) / 2};
     struct memory_node *node = world->memory[number];
     struct error error = {0};
-    int status = memory_node_format(node, WORLD_DISK_CLUSTER, (uint16_t)number,
-                                    (uint16_t)world->options.memory_nodes, &error);
+    /* One that joins later is formatted as the last one of those that there are then. */
+    const unsigned count = number < disks->members ? disks->members : number + 1;
+    struct manifest manifest;
+    int status = memory_node_format(node, WORLD_DISK_CLUSTER, (uint16_t)number, (uint16_t)count, &error);
     if (!status)
         status = persist_disk_create(&disk->service, node, &options, &error);
+    if (!status)
+        status = manifest_read(disk->disk, &manifest, &error);
     if (status)
         return world_fail(world, status, "a disk: %s", error.text);
+    disk->token = manifest.token;
+    manifest_free(&manifest);
     persist_disk_listen(disk->service,
                         &(struct persist_disk_listener){.asked = asked, .settled = settled, .context = disk});
     memory_node_register(node, &persist_disk_service, MEMORY_PERSIST, 2, disk->service);
+    memory_node_register(node, &persist_disk_bring, MEMORY_BRING, 1, disk->service);
+    memory_node_register(node, &persist_disk_journals, MEMORY_JOURNALS, 1, disk->service);
     disk->registered = true;
     return 0;
 }
@@ -260,6 +269,7 @@ int world_disks_build(struct world *world)
         return 0;
     struct world_disks *disks = world_allocate(1, sizeof *disks);
     disks->world = world;
+    disks->members = world->options.memory_nodes - world->options.joins;
     world->disks = disks;
     log_set_level((enum log_level)(LOG_ERROR + 1)); /* disks that fail are no news here */
     random_seed(&disks->random,
@@ -296,9 +306,12 @@ struct world_kept *world_disks_kept(const struct world *world)
 
 void world_disk_close(struct world_disk *disk)
 {
-    if (disk->registered)
-        memory_node_unregister(disk->disks->world->memory[disk->number], &persist_disk_service,
-                               disk->service);
+    struct memory_node *node = disk->disks->world->memory[disk->number];
+    if (disk->registered) {
+        memory_node_unregister(node, &persist_disk_journals, disk->service);
+        memory_node_unregister(node, &persist_disk_bring, disk->service);
+        memory_node_unregister(node, &persist_disk_service, disk->service);
+    }
     disk->registered = false;
     persist_disk_destroy(disk->service);
     disk->service = NULL;

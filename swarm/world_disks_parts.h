@@ -22,6 +22,7 @@ struct world_disk {
     struct persist_disk *service; /* owned */
     struct fiber *fiber;          /* owned; NULL: it has ended */
     struct random random;
+    uint64_t token; /* of its directory */
     bool registered;
     bool gone;      /* the disk is lost: nothing is left of it */
     bool idle;      /* it waits for the next round, or for somebody to ask */
@@ -37,6 +38,10 @@ struct world_disks {
     struct world_disk each[WORLD_MEMORY_MAX];
     struct world_kept *kept; /* owned */
     struct random random;
+    unsigned members;      /* memory nodes that there have been: the others are to join */
+    unsigned joining;      /* the number of one that joins; 0: none does */
+    unsigned joins_wanted; /* others after it */
+    bool listed;           /* it is one of them by now */
     bool calm;
     bool cut_due, whole; /* power is cut when the run's events are used up; of memory nodes too */
     struct world_disks_met met;

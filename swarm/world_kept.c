@@ -56,13 +56,12 @@ static void flight_begin(struct world_kept *kept, const struct tree_logged *logg
 /* What its log has done until now: the frame of the change among it. */
 static void change_ended(struct kept_change *change, const struct kept_watch *watch)
 {
-    const bool inline_or_block = !change->record || !change->reference.room;
     struct log_stats stats;
     log_stats(watch->counts, &stats);
     change->watch = watch;
     change->drawn = stats.sequence;
-    change->twice =
-        watch->copies && !stats.degraded && inline_or_block && (!change->record || !stats.uncarried);
+    change->brought = watch->copies && !stats.uncarried;
+    change->twice = watch->copies && !stats.degraded && (!change->record || change->brought);
 }
 
 static void flight_end(const struct kept_watch *watch, const struct tree_logged *logged, int status)
@@ -154,6 +153,13 @@ static uint64_t number_of(struct world_kept *kept, const struct tree_logged_entr
 
 /* ---- between the tree and the log ---- */
 
+static int watch_bring(void *context, struct tree_session *session, uint16_t node,
+                       struct tree_logged_entry *entry)
+{
+    const struct kept_watch *watch = context;
+    return watch->log.bring(watch->context, session, node, entry);
+}
+
 static struct unmerged_frame *watch_open(void *context, struct tree_session *session, uint16_t node,
                                          const struct tree_logged_entry *entry)
 {
@@ -218,7 +224,8 @@ static int watch_commit(void *context, struct tree_session *session, struct tree
 void world_kept_watch(struct world_kept *kept, const struct world_compute *compute, const struct log *log,
                       unsigned copies)
 {
-    static const struct tree_log watching = {.open = watch_open,
+    static const struct tree_log watching = {.bring = watch_bring,
+                                             .open = watch_open,
                                              .add = watch_add,
                                              .fits = watch_fits,
                                              .close = watch_close,
@@ -229,7 +236,8 @@ void world_kept_watch(struct world_kept *kept, const struct world_compute *compu
     watch->kept = kept;
     watch->counts = log;
     watch->process = fabric_self(compute->fabric);
-    watch->copies = copies > 1 && kept->world->options.memory_nodes > 1;
+    /* As its log has found: a log that begins where there is one memory node counts no frame of one copy. */
+    watch->copies = copies > 1 && fabric_memory_nodes(compute->fabric) > 1;
     watch->next = kept->watches;
     kept->watches = watch;
     tree_compute_log(compute->compute, &watch->log, &watch->context);
@@ -383,8 +391,13 @@ static int kept_move_node(void *context, const uint8_t *key, size_t length, uint
     return subject_store.move_node(context, key, length, level, dice);
 }
 
-const struct subject_ops subject_kept = {kept_one,  kept_many,    kept_scan,  kept_sample,
-                                         kept_move, kept_trouble, kept_merge, kept_move_node};
+static int kept_drain(void *context, uint64_t dice)
+{
+    return subject_store.drain(context, dice);
+}
+
+const struct subject_ops subject_kept = {kept_one,     kept_many,  kept_scan,      kept_sample, kept_move,
+                                         kept_trouble, kept_merge, kept_move_node, kept_drain};
 
 /* ---- life ---- */
 

@@ -13,13 +13,17 @@
  * round of its memory node that ended well began; or a later one, but for those that were refused. At
  * disk-second a value in a record of its own counts only if the record stood, whole, when that round began:
  * what takes its place may release it (P3), a change that is not logged too. A value whose parts lie on
- * several memory nodes is promised nothing.
+ * several memory nodes is promised nothing, unless its log keeps two copies and has brought all pieces (P17).
  *
  * A DISK THAT IS GONE, at disk-always (P16). Promised is what was acknowledged when its log had written no
- * frame of one copy, if its value is in the entry, or in a record of one block and the log has carried all of
- * those; and what whoever reads back believes: of a process whose last frame in the other journals says that
+ * frame of one copy, if its value is in the entry, or the log has carried all records and brought all pieces;
+ * and what a process that reads back believes: of a process whose last frame in the other journals says that
  * none had one copy, what was acknowledged before that frame was drawn, but for keys of which it is said that
  * their newest value is gone.
+ *
+ * A CHECKPOINT has what its scan has met, also of changes that were written through. So of a key it may bring
+ * a value that the book does not have, or none: then there must be an operation in the history that has
+ * written that, or deleted the key, or may have, and that was not over before the promised change began.
  *
  * THE CLIENTS. What a client was told has been done, of a key that was in one owner's logged row from the
  * call to its return, must be in the book, committed in between. At disk-always the history of each key of
@@ -31,7 +35,7 @@
 #define SWARM_WORLD_KEPT_H
 
 #include "log/log.h"
-#include "persist/replay.h"
+#include "persist/checkpoint.h"
 #include "swarm/world.h"
 
 struct world_kept;
@@ -59,10 +63,10 @@ struct world_kept_met {
     uint64_t spared;             /* keys that something was promised of though a disk is gone */
     uint64_t missed;             /* keys of which it is said that their newest value went with it */
 };
-/* Holds what was read back against the book; `gone`: one of the disks is, of which the replay knows. 0, or
- * the world has failed. */
-int world_kept_judge(struct world_kept *kept, struct persist_replay *replay, bool gone,
-                     struct world_kept_met *met);
+/* Holds what was read back against the book: the replay, over the checkpoint if that is not NULL; `gone`: one
+ * of the disks is, of which the replay knows. 0, or the world has failed. */
+int world_kept_judge(struct world_kept *kept, struct persist_checkpoint *checkpoint,
+                     struct persist_replay *replay, bool gone, struct world_kept_met *met);
 
 /* A store that notes its calls in the book of its world. */
 extern const struct subject_ops subject_kept;

@@ -24,7 +24,8 @@ struct kept_change {
     struct format_reference reference; /* of the record */
     const struct kept_watch *watch;    /* of the process that has logged it */
     uint64_t drawn; /* the log's greatest sequence when its commit had ended: not below the change's */
-    bool twice;     /* no frame of the log had one copy by then, and all records were carried */
+    bool brought; /* its log keeps two copies, and has carried all records by then, and brought all pieces */
+    bool twice;   /* no frame of the log had one copy by then; of a record `brought` too */
 };
 
 struct kept_flight {

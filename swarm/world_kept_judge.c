@@ -16,6 +16,7 @@ struct judge {
     struct world_kept_met *met;
     const struct persist_replay *replay;
     bool gone; /* a disk is */
+    bool over; /* a checkpoint has been read as well */
     uint64_t keys;
     bool *missed;        /* by key: its newest value is said to have gone with a disk */
     uint64_t *back;      /* by key: the value that was read back; 0: none */
@@ -35,13 +36,15 @@ static int back_take(void *context, uint16_t index, const struct archive_entry *
     const uint64_t value = world_value_number(world, entry->value, entry->value_length);
     const uint64_t expires = value % 3 ? 0 : UINT64_C(1) << 45; /* as the driver writes it */
     (void)index;
-    if (key >= judge->keys || !judge->last[key])
+    if ((key >= judge->keys || !judge->last[key]) && !judge->over)
         return error_set(error, BANYAN_ECORRUPT, "key %" PRIu64 " was read back, and was never logged", key);
     if (!value || entry->expires != expires) {
         driver_blame(&world->tasks[0].driver, key);
         return error_set(error, BANYAN_ECORRUPT,
                          "of key %" PRIu64 " a value was read back that was never written", key);
     }
+    if (key >= judge->keys) /* nothing is promised of it */
+        return 0;
     judge->back[key] = value;
     judge->met->recovered++;
     return 0;
@@ -79,7 +82,7 @@ static bool is_promised(const struct judge *judge, uint32_t at)
 {
     const struct world_kept *kept = judge->kept;
     const struct kept_change *change = &kept->changes[judge->line[at]];
-    if (change->status || !change->ended || change->apart)
+    if (change->status || !change->ended || (change->apart && !change->brought))
         return false;
     if (judge->gone)
         return is_spared(judge, change);
@@ -124,6 +127,38 @@ static int key_fails(const struct judge *judge, uint64_t key, uint32_t floor)
                       judge->back[key], was);
 }
 
+static bool writes(const struct history_op *op)
+{
+    return op->kind != HISTORY_GET;
+}
+
+/* The operation may have left the key with what was read back. */
+static bool may_have_written(const struct judge *judge, const struct history_op *op, uint64_t key)
+{
+    return op->key == key && writes(op) && op->argument == judge->back[key] && !(op->known && op->status);
+}
+
+/* It came with the checkpoint, which has met what was written through. That is newer than what is promised,
+ * unless it was over before that began. */
+static bool written_through(const struct judge *judge, uint64_t key, uint32_t floor)
+{
+    const struct world *world = judge->world;
+    const uint64_t since = floor == NOTHING ? 0 : judge->kept->changes[judge->line[floor]].added;
+    for (uint32_t i = 0; i < judge->line_count; i++) {
+        const struct kept_change *change = &judge->kept->changes[judge->line[i]];
+        if (change->value && change->value == judge->back[key] &&
+            (!change->status || change->status == KEPT_UNKNOWN))
+            return false; /* it was logged, before what is promised */
+    }
+    for (unsigned i = 0; i < world->task_count && judge->over; i++)
+        for (size_t j = 0; j < world->tasks[i].log.count; j++) {
+            const struct history_op *op = &world->tasks[i].log.ops[j];
+            if (may_have_written(judge, op, key) && (!op->known || op->returned > since))
+                return true;
+        }
+    return false;
+}
+
 static int key_judge(struct judge *judge, uint64_t key)
 {
     const struct kept_change *changes = judge->kept->changes;
@@ -143,15 +178,10 @@ static int key_judge(struct judge *judge, uint64_t key)
         judge->met->later += i != floor;
         return 0;
     }
-    return key_fails(judge, key, floor);
+    return written_through(judge, key, floor) ? 0 : key_fails(judge, key, floor);
 }
 
 /* ---- what clients were told ---- */
-
-static bool writes(const struct history_op *op)
-{
-    return op->kind != HISTORY_GET;
-}
 
 /* The operation has changed the key. */
 static bool has_changed(const struct history_op *op)
@@ -289,17 +319,22 @@ static void missed_take(void *context, const struct persist_replay_key *missed)
         judge->missed[key] = true;
 }
 
-int world_kept_judge(struct world_kept *kept, struct persist_replay *replay, bool gone,
-                     struct world_kept_met *met)
+int world_kept_judge(struct world_kept *kept, struct persist_checkpoint *checkpoint,
+                     struct persist_replay *replay, bool gone, struct world_kept_met *met)
 {
-    struct judge judge = {.kept = kept, .world = kept->world, .met = met, .replay = replay, .gone = gone};
+    struct judge judge = {.kept = kept,
+                          .world = kept->world,
+                          .met = met,
+                          .replay = replay,
+                          .gone = gone,
+                          .over = checkpoint != NULL};
     struct world *world = kept->world;
     struct error error = {0};
     *met = (struct world_kept_met){0};
     index_make(&judge);
     if (gone)
         met->missed = persist_replay_missed(replay, missed_take, &judge);
-    int status = persist_replay_all(replay, back_take, &judge, &error);
+    int status = persist_checkpoint_all(checkpoint, replay, back_take, &judge, &error);
     if (status)
         status = world_fail(world, status, "power: %s", error.text);
     for (uint64_t key = 0; key < judge.keys && !status; key++)

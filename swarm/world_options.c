@@ -23,8 +23,10 @@ void world_options_default(struct world_options *options)
 
 uint64_t world_seed(uint64_t given)
 {
-    const char *text = getenv("BANYAN_SEED");
-    return text ? strtoull(text, NULL, 0) : given;
+    const char *text = getenv("BANYAN_SEED"), *offset = getenv("BANYAN_SEED_OFFSET");
+    if (text)
+        return strtoull(text, NULL, 0);
+    return given + (offset ? strtoull(offset, NULL, 0) : 0);
 }
 
 uint64_t world_fresh_seed(void)
@@ -39,5 +41,6 @@ unsigned world_rounds(unsigned given)
     const char *text = getenv("BANYAN_ROUNDS");
     double factor = text ? strtod(text, NULL) : 1.0;
     double rounds = given * factor;
-    return rounds < 1 ? 1 : (unsigned)rounds;
+    unsigned whole = (unsigned)rounds;
+    return whole + (whole < rounds || !whole); /* rounded up: builds that share rounds do them all */
 }

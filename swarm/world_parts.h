@@ -44,6 +44,8 @@ int world_fail_stuck(struct world *world, unsigned stuck, unsigned first);
 
 /* world_death.c */
 bool world_any_dead(const struct world *world);
+/* Whether it is one of the processes of the compute nodes that live. */
+bool world_process_lives(const struct world *world, struct fabric_process process);
 void world_events_free(struct world *world);
 
 #endif

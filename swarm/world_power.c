@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "disk/manifest.h"
+#include "persist/checkpoint.h"
 #include "swarm/world_disks_parts.h"
 #include "swarm/world_parts.h"
 
@@ -138,24 +139,120 @@ static int journal_read(struct world_disk *disk, struct persist_replay *replay, 
     return journal_open(journal, disk->left, &options, &reader, error);
 }
 
+/* How many memory nodes a recovery asks for: as memory node 0 says, or, where its disk is lost, the others
+ * that are given (`banyan recover`). Those that had not joined are none of them, by memory node 0. */
+static unsigned nodes_wanted(struct world_disks *disks)
+{
+    unsigned wanted = 0;
+    struct error error = {0};
+    for (unsigned i = 0; i < disks->world->options.memory_nodes; i++) {
+        struct manifest manifest;
+        if (disks->each[i].gone)
+            continue;
+        int status = manifest_read(disks->each[i].left, &manifest, &error);
+        if (status)
+            world_fail(disks->world, status, "power: a manifest cannot be read: %s", error.text);
+        if (status)
+            return 0;
+        wanted = manifest.nodes > wanted ? manifest.nodes : wanted;
+        manifest_free(&manifest);
+        if (i == 0)
+            break;
+    }
+    return wanted;
+}
+
 /* The disks that are left, by their numbers: their machines have power again. */
 static unsigned disks_left(struct world_disks *disks, struct world_disk **all, struct disk **left)
 {
+    const unsigned most = disks->world->options.memory_nodes;
     unsigned count = 0;
-    for (unsigned i = 0; i < disks->world->options.memory_nodes; i++) {
+    for (unsigned i = 0; i < most; i++) {
         struct world_disk *disk = &disks->each[i];
         if (disk->gone)
             continue;
-        all[count] = disk;
-        left[count++] = disk->left;
-        if (!disk->left)
+        if (!disk->left) {
             world_fail(disks->world, BANYAN_ENOMEM, "no memory for what is left of a disk");
-        else
-            disk_simulated_restart(disk->left);
-        if (disk->left)
-            disk_simulated_latency(disk->left, 0, 0);
+            return 0;
+        }
+        disk_simulated_restart(disk->left);
+        disk_simulated_latency(disk->left, 0, 0);
     }
+    const unsigned wanted = nodes_wanted(disks);
+    for (unsigned i = 0; i < most && i < wanted; i++)
+        if (!disks->each[i].gone) {
+            all[count] = &disks->each[i];
+            left[count++] = disks->each[i].left;
+        }
     return count;
+}
+
+/* No directory that is read is refused for what another one has noted of its memory node. */
+static int notes_check(struct world_disks *disks, struct world_disk *const *all, unsigned count)
+{
+    struct error error = {0};
+    struct manifest manifest;
+    int status = 0;
+    for (unsigned i = 0; i < count && !status; i++) {
+        status = manifest_read(all[i]->left, &manifest, &error);
+        if (status)
+            return world_fail(disks->world, status, "power: a manifest cannot be read: %s", error.text);
+        for (unsigned j = 0; j < count && !status; j++)
+            if (manifest_join_denies(&manifest.joins[all[j]->number], all[j]->token, !all[i]->number))
+                status =
+                    world_fail(disks->world, BANYAN_ECORRUPT,
+                               "power: memory node %u has noted that the directory of %u is another one's",
+                               all[i]->number, all[j]->number);
+        manifest_free(&manifest);
+    }
+    return status;
+}
+
+/* What the directories say of checkpoints (P13), by which one is chosen, and whether all that it takes is
+ * there. NULL, with 0: none counts. */
+static int checkpoint_open(struct world_disks *disks, struct world_disk *const *all, unsigned count,
+                           struct persist_checkpoint **checkpoint, struct error *error)
+{
+    struct persist_checkpoint_claim claims[WORLD_MEMORY_MAX] = {{0}};
+    struct disk *numbered[WORLD_MEMORY_MAX] = {NULL};
+    *checkpoint = NULL;
+    for (unsigned i = 0; i < count; i++) {
+        struct manifest manifest, prepared;
+        int status = manifest_read(all[i]->left, &manifest, error);
+        if (status)
+            return status;
+        numbered[all[i]->number] = all[i]->left;
+        claims[i] = (struct persist_checkpoint_claim){
+            .there = true, .node = all[i]->number, .committed = manifest.checkpoint};
+        status = manifest_read_prepared(all[i]->left, &manifest, &prepared, error);
+        manifest_free(&manifest);
+        if (status && status != BANYAN_ENOTFOUND)
+            return status;
+        if (status)
+            continue;
+        claims[i].prepared = prepared.checkpoint;
+        manifest_free(&prepared);
+    }
+    const struct persist_checkpoint_source source = {.number =
+                                                         persist_checkpoint_choose(claims, (uint16_t)count),
+                                                     .disks = numbered,
+                                                     .count = WORLD_MEMORY_MAX,
+                                                     .claims = claims,
+                                                     .claim_count = (uint16_t)count};
+    return source.number ? persist_checkpoint_open(checkpoint, &source, error) : 0;
+}
+
+/* Whoever reads back needs the journal of each memory node that is there, and says of none that it had left
+ * before the checkpoint, but of the one that has. */
+static int members_check(struct world_disks *disks, struct world_disk *const *all, unsigned count,
+                         const struct persist_table *table)
+{
+    const struct world *world = disks->world;
+    for (unsigned i = 0; i < count; i++)
+        if (persist_table_left(table, all[i]->number) && all[i]->number != world->removed)
+            return world_fail(disks->world, BANYAN_ECORRUPT,
+                              "power: the checkpoint says that memory node %u had left", all[i]->number);
+    return 0;
 }
 
 static void tell_lost(const struct world_disks *disks, struct persist_replay *replay)
@@ -173,20 +270,29 @@ static int read_back(struct world_disks *disks, bool cut_again)
     struct world_disk *all[WORLD_MEMORY_MAX];
     struct disk *left[WORLD_MEMORY_MAX] = {NULL};
     struct journal *journals[WORLD_MEMORY_MAX] = {NULL};
-    struct persist_replay *replay;
+    struct persist_checkpoint *checkpoint;
+    struct persist_replay *replay = NULL;
     struct error error = {0};
     const unsigned count = disks_left(disks, all, left);
-    if (world->error.code)
+    if (world->error.code || notes_check(disks, all, count))
         return world->error.code;
-    int status = persist_replay_create(&replay, left, (uint16_t)count, &error);
+    int status = checkpoint_open(disks, all, count, &checkpoint, &error);
+    if (!status)
+        status = persist_replay_create(&replay, left, (uint16_t)count, &error);
     if (!status)
         tell_lost(disks, replay);
+    if (!status && checkpoint)
+        status = members_check(disks, all, count, persist_checkpoint_table(checkpoint));
+    disks->met.over += checkpoint && !cut_again;
+    if (!status && checkpoint)
+        persist_replay_over(replay, persist_checkpoint_table(checkpoint));
     for (unsigned i = 0; i < count && !status; i++)
         status = journal_read(all[i], replay, (uint16_t)i, &journals[i], &error);
     if (status)
-        world_fail(world, status, "power: the journals cannot be read: %s", error.text);
+        world_fail(world, status, "power: what is on the disks cannot be read: %s", error.text);
     else if (!cut_again)
-        status = world_kept_judge(disks->kept, replay, disks->met.gone > 0, &disks->met.kept);
+        status = world_kept_judge(disks->kept, checkpoint, replay, disks->met.gone > 0, &disks->met.kept);
+    persist_checkpoint_close(checkpoint);
     persist_replay_destroy(replay);
     for (unsigned i = 0; i < count; i++)
         journal_close(journals[i]);

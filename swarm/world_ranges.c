@@ -7,6 +7,7 @@
 #include "base/task.h"
 #include "swarm/world_disks.h"
 #include "swarm/world_parts.h"
+#include "swarm/world_saves.h"
 
 /* Times of the owner layer, in read leases: a world's virtual time is short. */
 #define TICK_LEASES     1u
@@ -81,6 +82,10 @@ int world_ranges_build(struct world *world, struct world_compute *compute)
     options.ranges = 1 + (uint32_t)random_below(&keepers->random, 8);
     options.seed = 1 + random_next(&keepers->random) / 2;
     options.log = world->options.log;
+    if (world_saves_by(world, keepers->compute)) {
+        options.policy = OWNER_NONE;
+        options.log = false;
+    }
     int status = owner_create(&keepers->owner, compute->compute, &options, &world->error);
     return status || !options.log ? status : build_log(keepers, compute);
 }
@@ -126,7 +131,10 @@ static void keeper_main(void *argument)
         owner_tick(keeper->keepers->owner);
         break;
     case WORLD_CHANGES:
-        world_ranges_change(keeper);
+        if (world_saves_by(keeper->keepers->world, keeper->keepers->compute))
+            world_saves_make(keeper);
+        else
+            world_ranges_change(keeper);
         break;
     case WORLD_MERGES:
         if (keeper->keepers->log)
@@ -226,21 +234,10 @@ struct left {
     unsigned count;
 };
 
-static bool lives(const struct world *world, struct fabric_process process)
-{
-    for (unsigned i = 0; i < world->compute_count; i++) {
-        const struct fabric *fabric = world->computes[i].fabric;
-        if (fabric && sim_compute_alive(world->sim, (int)i) &&
-            fabric_process_equal(fabric_self(fabric), process))
-            return true;
-    }
-    return false;
-}
-
 static void left_visit(void *context, const struct owner_range *range)
 {
     struct left *left = context;
-    left->count += range->owner.compute_id && !lives(left->world, range->owner);
+    left->count += range->owner.compute_id && !world_process_lives(left->world, range->owner);
 }
 
 /* Keepers find out one after another who is dead, and some wait for an answer of a dead one meanwhile: until
@@ -395,7 +392,9 @@ void world_ranges_met(const struct world *world, struct world_ranges_met *met)
         met->forwarded += stats.forwarded_lookups + stats.forwarded_exchanges;
         met->pauses += stats.pauses;
         for (unsigned j = 0; j < WORLD_DUTIES; j++)
-            if (keepers->each[j].session)
+            if (keepers->each[j].session) {
                 met->unfinished += tree_session_stats(keepers->each[j].session)->unfinished;
+                met->merge_answered += tree_session_stats(keepers->each[j].session)->merge_answered;
+            }
     }
 }

@@ -65,7 +65,8 @@ void world_ranges_judge(struct world *world, uint64_t key);
 /* Sums over all compute nodes, for results. */
 struct world_ranges_met {
     uint64_t changes, failed, transfers, takeovers, finished, fencings, forwarded, pauses;
-    uint64_t unfinished; /* as in tree_stats, of the keepers' own sessions */
+    uint64_t unfinished;     /* as in tree_stats, of the keepers' own sessions */
+    uint64_t merge_answered; /* likewise */
 };
 void world_ranges_met(const struct world *world, struct world_ranges_met *met);
 

@@ -2,6 +2,7 @@
  * split, merged, taken, given away and shared, one change at a time (contract: world_ranges.h). */
 #include "base/task.h"
 #include "swarm/world_parts.h"
+#include "swarm/world_saves.h"
 
 /* Keys of tests are small numbers. */
 #define KEYS 512u
@@ -10,6 +11,8 @@ static struct fabric_process any_process(struct world_keepers *keepers)
 {
     struct world *world = keepers->world;
     unsigned compute = (unsigned)random_below(&keepers->random, world->compute_count);
+    if (world_saves_by(world, compute)) /* it has not opened the index */
+        compute = 0;
     return fabric_self(world->computes[compute].fabric);
 }
 

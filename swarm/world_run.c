@@ -7,6 +7,7 @@
 #include "base/worker.h"
 #include "swarm/world_disks.h"
 #include "swarm/world_parts.h"
+#include "swarm/world_saves.h"
 
 static void task_main(void *argument)
 {
@@ -100,7 +101,7 @@ int world_fail_stuck(struct world *world, unsigned stuck, unsigned first)
 static int run_simulated(struct world *world, unsigned first, unsigned count)
 {
     for (unsigned i = first; i < first + count; i++) {
-        if (world->computes[world->tasks[i].compute].dead)
+        if (world->tasks[i].returned || world->computes[world->tasks[i].compute].dead)
             continue;
         int status = world_spawn(world, i);
         if (status)
@@ -128,7 +129,7 @@ static int run(struct world *world, unsigned first, unsigned count, void (*funct
     world->function = count > 1 ? function : NULL;
     for (unsigned i = first; i < first + count; i++) {
         world->tasks[i].function = function;
-        world->tasks[i].returned = false;
+        world->tasks[i].returned = world_saves_by(world, world->tasks[i].compute);
     }
     int status = 0;
     if (world->options.simulated)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/atomic.h"
+#include "base/cpus.h"
 #include "base/task.h"
 #include "base/thread.h"
 #include "bench/micro/micro.h"
@@ -87,7 +88,7 @@ bool micro_cores(uint32_t rounds, struct micro_result results[MICRO_NAMES])
     struct micro_result *pass = &results[MICRO_LINE_PASS], *image = &results[MICRO_IMAGE_LINE];
     struct error error;
     struct thread *thread;
-    if (thread_cpus() < 2)
+    if (cpus_count() < 2)
         return true;
     struct pair *pair = aligned_alloc(128, sizeof *pair);
     if (!pair)

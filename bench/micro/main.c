@@ -32,6 +32,12 @@ static const struct {
     [MICRO_LOG_SCAN] = {"log-scan", "entry", "not charged", "an entry found by the scan of a log's segment"},
     [MICRO_WALK_NODE] = {"walk-node", "node", "walk-node-ns",
                          "a memory node's walk: a node copied, proven, searched"},
+    [MICRO_MERGE_ENTRY] = {"merge-entry", "entry", "merge-entry-ns",
+                           "a memory node's merging: an entry put into its leaf, which is in no cache"},
+    [MICRO_REQUEST_CALLS] = {"request-calls", "request", "not charged",
+                             "a request and its reply over loopback, both ends, by system calls"},
+    [MICRO_REQUEST_RING] = {"request-ring", "request", "not charged",
+                            "the same where the server makes two calls of io_uring for 32 of them"},
 };
 
 static int compare(const void *a, const void *b)
@@ -116,7 +122,7 @@ static void print_table(const char *cpu, uint32_t rounds, const struct micro_res
         if (results[i].measured)
             printf("%9.2f %9.2f", results[i].median, results[i].least);
         else
-            printf("%19s", "needs two CPUs");
+            printf("%19s", "not here");
         printf("  %s [%s]\n", names[i].what, names[i].parameters);
     }
 }
@@ -165,12 +171,13 @@ int main(int argc, char **argv)
     argp_parse(&argp, argc, argv, 0, NULL, &settings);
     cpu_model(cpu, sizeof cpu);
     bool done = micro_cores(settings.rounds, results) && micro_nodes(settings.rounds, results) &&
-                micro_log(settings.rounds, results) && micro_walk(settings.rounds, results);
+                micro_log(settings.rounds, results) && micro_walk(settings.rounds, results) &&
+                micro_sockets(settings.rounds, results);
     if (done && settings.json)
         done = print_json(cpu, settings.rounds, results);
     else if (done)
         print_table(cpu, settings.rounds, results);
     if (!done)
-        fprintf(stderr, "bench-micro: no memory or no thread\n");
+        fprintf(stderr, "bench-micro: no memory, no thread, or a socket failed\n");
     return done ? 0 : 1;
 }

@@ -22,11 +22,14 @@ enum micro_name {
     MICRO_LOG_ENTRY,
     MICRO_LOG_SCAN,
     MICRO_WALK_NODE,
+    MICRO_MERGE_ENTRY,
+    MICRO_REQUEST_CALLS,
+    MICRO_REQUEST_RING,
     MICRO_NAMES
 };
 
 struct micro_result {
-    bool measured;        /* else there are not enough CPUs */
+    bool measured;        /* else there are not enough CPUs, or no io_uring */
     double median, least; /* nanoseconds for each unit */
 };
 
@@ -49,7 +52,10 @@ bool micro_cores(uint32_t rounds, struct micro_result results[MICRO_NAMES]);
 bool micro_nodes(uint32_t rounds, struct micro_result results[MICRO_NAMES]);
 /* On the calling thread: MICRO_LOG_ENTRY, MICRO_LOG_SCAN. False: no memory. */
 bool micro_log(uint32_t rounds, struct micro_result results[MICRO_NAMES]);
-/* On the calling thread: MICRO_WALK_NODE. False: no memory. */
+/* On the calling thread: MICRO_WALK_NODE, MICRO_MERGE_ENTRY. False: no memory. */
 bool micro_walk(uint32_t rounds, struct micro_result results[MICRO_NAMES]);
+/* On the calling thread, with 64 sockets: MICRO_REQUEST_CALLS, MICRO_REQUEST_RING. Where there is no loopback
+ * nothing is measured, where there is no io_uring the first alone. False: no memory, or a socket failed. */
+bool micro_sockets(uint32_t rounds, struct micro_result results[MICRO_NAMES]);
 
 #endif

@@ -182,13 +182,34 @@ static int perform_lookup(struct peer_thread *thread, uint64_t number, MDB_val *
     return code;
 }
 
-static int perform_scan(struct peer_thread *thread, uint32_t length, MDB_val *key, bool *wrong)
+/* The greatest key that is not above this one. */
+static int find_below(MDB_cursor *cursor, MDB_val *key, MDB_val *found)
 {
+    MDB_val at = *key;
+    int code = mdb_cursor_get(cursor, &at, found, MDB_SET_RANGE);
+    const bool same = !code && at.mv_size == key->mv_size && !memcmp(at.mv_data, key->mv_data, at.mv_size);
+    if (code == MDB_NOTFOUND)
+        code = mdb_cursor_get(cursor, &at, found, MDB_LAST);
+    else if (!code && !same)
+        code = mdb_cursor_get(cursor, &at, found, MDB_PREV);
+    *key = at;
+    return code;
+}
+
+static int perform_scan(struct peer_thread *thread, const struct workload_operation *operation, MDB_val *key,
+                        bool *wrong)
+{
+    const bool reverse = operation->kind == WORKLOAD_REVERSE_SCAN;
     MDB_val found;
     int code = reader(thread);
     uint32_t count = 0;
-    for (MDB_cursor_op op = MDB_SET_RANGE; !code && count < length; op = MDB_NEXT) {
-        code = mdb_cursor_get(thread->cursor, key, &found, op);
+    while (!code && count < operation->scan_length) {
+        if (count)
+            code = mdb_cursor_get(thread->cursor, key, &found, reverse ? MDB_PREV : MDB_NEXT);
+        else if (reverse)
+            code = find_below(thread->cursor, key, &found);
+        else
+            code = mdb_cursor_get(thread->cursor, key, &found, MDB_SET_RANGE);
         if (code)
             break;
         *wrong |= !workload_value_matches(workload_key_number(key->mv_data), found.mv_data, found.mv_size);
@@ -225,8 +246,8 @@ static int perform(struct peer_thread *thread, const struct workload_operation *
     workload_key(operation->number, bytes, key.mv_size);
     if (operation->kind == WORKLOAD_LOOKUP)
         return perform_lookup(thread, operation->number, &key, wrong);
-    if (operation->kind == WORKLOAD_SCAN)
-        return perform_scan(thread, operation->scan_length, &key, wrong);
+    if (workload_is_scan(operation->kind))
+        return perform_scan(thread, operation, &key, wrong);
     return perform_write(thread, operation, &key, value);
 }
 
@@ -235,6 +256,7 @@ static bool step(struct peer_thread *thread, enum bench_phase phase)
     struct workload_operation operation;
     bool wrong = false;
     workload_next(&thread->generator, &operation);
+    const uint64_t scanned = thread->result.entries_scanned;
     uint64_t begin = task_now();
     int code = perform(thread, &operation, &wrong);
     uint64_t end = task_now();
@@ -244,6 +266,8 @@ static bool step(struct peer_thread *thread, enum bench_phase phase)
         bench_window_fail(&thread->run->window, &error);
         return false;
     }
+    if (phase != BENCH_MEASURING)
+        thread->result.entries_scanned = scanned;
     thread->result.absent += phase == BENCH_MEASURING && code == MDB_NOTFOUND;
     bench_meter_count(&thread->meter, phase, operation.kind, begin, end, NULL);
     return true;

@@ -38,6 +38,13 @@ static size_t piece(uintptr_t address, size_t length)
     return size;
 }
 
+/* From an aligned word. */
+static inline void word_copy(uint8_t *out, const uint8_t *in)
+{
+    const uint64_t word = atomic_load_relaxed((const uint64_t *)(const void *)in);
+    memcpy(out, &word, sizeof word);
+}
+
 void atomic_copy_from(void *to, const void *shared, size_t length)
 {
     uint8_t *out = to;
@@ -58,10 +65,16 @@ void atomic_copy_from(void *to, const void *shared, size_t length)
         memcpy(out, bytes, size);
         in += size, out += size, length -= size;
     }
-    for (; length >= 8; in += 8, out += 8, length -= 8) {
-        uint64_t word = atomic_load_relaxed((const uint64_t *)(const void *)in);
-        memcpy(out, &word, 8);
+    for (; length >= 32; in += 32, out += 32, length -= 32) { /* most are buckets of some hundred bytes */
+        /* Word by word to where they go: put together on the stack, they would be loaded from there as
+         * vectors before the CPU has stored them. */
+        word_copy(out, in);
+        word_copy(out + 8, in + 8);
+        word_copy(out + 16, in + 16);
+        word_copy(out + 24, in + 24);
     }
+    for (; length >= 8; in += 8, out += 8, length -= 8)
+        word_copy(out, in);
     if (length) {
         /* The rest shares one aligned word, which may end beyond the source: so only its bytes are loaded, in
          * pieces. */
@@ -81,7 +94,7 @@ void atomic_copy_from(void *to, const void *shared, size_t length)
 }
 
 /* Stores 8, 4, 2 or 1 bytes. */
-static void store_piece(uint8_t *out, const uint8_t *in, size_t size)
+static inline void store_piece(uint8_t *out, const uint8_t *in, size_t size)
 {
     if (size == 8) {
         uint64_t word;
@@ -109,6 +122,12 @@ void atomic_copy_to(void *shared, const void *from, size_t length)
         size_t size = piece((uintptr_t)out, length);
         store_piece(out, in, size);
         in += size, out += size, length -= size;
+    }
+    for (; length >= 32; in += 32, out += 32, length -= 32) { /* most are slots, and leaves that are split */
+        store_piece(out, in, 8);
+        store_piece(out + 8, in + 8, 8);
+        store_piece(out + 16, in + 16, 8);
+        store_piece(out + 24, in + 24, 8);
     }
     for (; length >= 8; in += 8, out += 8, length -= 8)
         store_piece(out, in, 8);

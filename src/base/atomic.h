@@ -67,6 +67,28 @@ static inline void spinlock_unlock_fenced(struct spinlock *lock)
 #endif
 }
 
+/* Eight bytes at a multiple of 4, out of memory that others may write meanwhile: each half is read once,
+ * relaxed. */
+static inline uint64_t atomic_load_halves(const void *shared)
+{
+#if defined(__x86_64__)
+    /* One load, by assembler, since to the language an atomic one has to be aligned to its size. */
+    struct halves {
+        uint32_t half[2];
+    };
+    uint64_t word;
+    __asm__ volatile("movq %1, %0" : "=r"(word) : "m"(*(const struct halves *)shared));
+    return word;
+#else
+    uint32_t halves[2];
+    uint64_t word;
+    halves[0] = atomic_load_relaxed((const uint32_t *)shared);
+    halves[1] = atomic_load_relaxed((const uint32_t *)shared + 1);
+    memcpy(&word, halves, sizeof word);
+    return word;
+#endif
+}
+
 /* Copies out of memory that others may write meanwhile: every aligned 8-byte word is read once,
  * relaxed. Any alignment and length. */
 void atomic_copy_from(void *to, const void *shared, size_t length);

@@ -60,21 +60,87 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_fast(uint32_t crc, cons
     return ~crc;
 }
 
-__attribute__((target("sse4.2"))) static void each_fast(uint32_t crc, const uint8_t *first, size_t stride,
-                                                        uint32_t count, size_t length, uint32_t *results)
+/* Where 16 bytes stand behind each crc, such as an 8-byte key and value. */
+__attribute__((target("sse4.2"))) static uint32_t sift_fast(uint32_t crc, const uint8_t *base,
+                                                            const uint32_t *places, uint32_t count,
+                                                            uint32_t empty, struct crc32c_piece *taken)
 {
-    if (length == 16) { /* an 8-byte key and value, the usual case: no loop within */
-        for (uint32_t i = 0; i < count; i++, first += stride) {
-            uint64_t words[2];
-            memcpy(words, first, sizeof words);
-            results[i] = ~(uint32_t)_mm_crc32_u64(_mm_crc32_u64(~crc, words[0]), words[1]);
-        }
-        return;
+    struct crc32c_piece *next = taken;
+    uint32_t right = UINT32_MAX; /* each bit as long as it was right in every piece */
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *piece = base + places[i];
+        uint32_t stored;
+        uint64_t words[2];
+        memcpy(&stored, piece, sizeof stored);
+        memcpy(words, piece + sizeof stored, sizeof words);
+        const uint32_t inverse = (uint32_t)_mm_crc32_u64(_mm_crc32_u64(~crc, words[0]), words[1]);
+        *next = (struct crc32c_piece){__builtin_bswap64(words[0]), i};
+        next += stored & 1u;
+        right &= stored ^ (stored & 1u ? inverse : ~empty);
     }
-    for (uint32_t i = 0; i < count; i++, first += stride)
-        results[i] = crc32c_fast(crc, first, length);
+    return (right | 1u) == UINT32_MAX ? (uint32_t)(next - taken) : CRC32C_NONE;
 }
-#define HAVE_EACH_FAST 1
+
+/* Judges four pieces at once by what they carry and what their bytes come to, the inverse of their crc. Bit i
+ * of what is returned: piece i is taken. */
+__attribute__((target("sse4.2"))) static uint64_t judge_fast(const uint32_t *stored, const uint32_t *inverse,
+                                                             uint32_t count, uint32_t empty, bool *right)
+{
+    const __m128i not_empty = _mm_set1_epi32((int)~empty);
+    __m128i all = _mm_set1_epi32(-1); /* each bit as long as it was right in every piece */
+    uint64_t taken = 0;
+    for (uint32_t i = 0; i < count; i += 4) {
+        const __m128i four = _mm_loadu_si128((const __m128i *)(const void *)(stored + i));
+        const __m128 sign = _mm_castsi128_ps(_mm_slli_epi32(four, 31)); /* set where it is taken */
+        const __m128i expected = _mm_castps_si128(_mm_blendv_ps(
+            _mm_castsi128_ps(not_empty),
+            _mm_castsi128_ps(_mm_loadu_si128((const __m128i *)(const void *)(inverse + i))), sign));
+        all = _mm_and_si128(all, _mm_xor_si128(four, expected));
+        taken |= (uint64_t)(uint32_t)_mm_movemask_ps(sign) << i;
+    }
+    all = _mm_or_si128(all, _mm_set1_epi32(1)); /* the lowest bit of a crc is not kept */
+    *right = _mm_movemask_epi8(_mm_cmpeq_epi32(all, _mm_set1_epi32(-1))) == 0xffff;
+    return taken;
+}
+
+__attribute__((target("sse4.2"))) static bool sift_shared_fast(uint32_t crc, const uint8_t *shared,
+                                                               uint8_t *copy, const uint32_t *places,
+                                                               uint32_t count, uint32_t empty,
+                                                               uint64_t *taken)
+{
+    uint32_t stored[CRC32C_SHARED_MAX], inverse[CRC32C_SHARED_MAX];
+    bool right;
+#pragma GCC unroll 4
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *piece = shared + places[i];
+        uint8_t *to = copy + places[i];
+        stored[i] = atomic_load_relaxed((const uint32_t *)(const void *)piece);
+        const uint64_t first = atomic_load_halves(piece + 4), second = atomic_load_halves(piece + 12);
+        memcpy(to + 4, &first, sizeof first);
+        memcpy(to + 12, &second, sizeof second);
+        inverse[i] = (uint32_t)_mm_crc32_u64(_mm_crc32_u64(~crc, first), second);
+    }
+    for (uint32_t i = count; i % 4; i++) {
+        stored[i] = empty;
+        inverse[i] = 0;
+    }
+    *taken = judge_fast(stored, inverse, count, empty, &right);
+    return right;
+}
+
+__attribute__((target("sse4.2"))) static void seal_fast(uint32_t crc, uint8_t *base, const uint32_t *places,
+                                                        uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t *piece = base + places[i];
+        uint64_t words[2];
+        memcpy(words, piece + sizeof(uint32_t), sizeof words);
+        const uint32_t inverse = (uint32_t)_mm_crc32_u64(_mm_crc32_u64(~crc, words[0]), words[1]);
+        const uint32_t stored = ~inverse | 1u;
+        memcpy(piece, &stored, sizeof stored);
+    }
+}
+#define HAVE_SIFT_FAST 1
 
 static bool crc32c_fast_exists(void)
 {
@@ -142,18 +208,78 @@ uint32_t crc32c(uint32_t crc, const void *data, size_t length)
     return atomic_load_relaxed(&chosen)(crc, data, length);
 }
 
-void crc32c_each(uint32_t crc, const void *first, size_t stride, uint32_t count, size_t length,
-                 uint32_t *results)
+uint32_t crc32c_sift(uint32_t crc, const void *base, const uint32_t *places, uint32_t count, size_t length,
+                     uint32_t empty, struct crc32c_piece *taken)
 {
-    const uint8_t *piece = first;
-#ifdef HAVE_EACH_FAST
-    if (atomic_load_relaxed(&chosen) == crc32c_fast) {
-        each_fast(crc, piece, stride, count, length, results);
+    const uint8_t *bytes = base;
+#ifdef HAVE_SIFT_FAST
+    if (length == 16 && atomic_load_relaxed(&chosen) == crc32c_fast)
+        return sift_fast(crc, bytes, places, count, empty, taken);
+#endif
+    uint32_t found = 0, wrong = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *piece = bytes + places[i];
+        uint32_t stored;
+        uint64_t head;
+        memcpy(&stored, piece, sizeof stored);
+        memcpy(&head, piece + sizeof stored, sizeof head);
+        const uint32_t is_taken = stored & 1u;
+        taken[found] = (struct crc32c_piece){__builtin_bswap64(head), i};
+        found += is_taken;
+        wrong |= stored != (is_taken ? crc32c(crc, piece + sizeof stored, length) | 1u : empty);
+    }
+    return wrong ? CRC32C_NONE : found;
+}
+
+/* What the crc of a shared piece covers. */
+static inline void covered_copy(uint8_t *to, const uint8_t *from, size_t length)
+{
+    if (length != 16) {
+        atomic_copy_from(to, from, length);
+        return;
+    }
+    const uint64_t words[2] = {atomic_load_halves(from), atomic_load_halves(from + 8)};
+    memcpy(to, words, sizeof words);
+}
+
+bool crc32c_sift_shared(uint32_t crc, const void *shared, void *copy, const uint32_t *places, uint32_t count,
+                        size_t length, uint32_t empty, uint64_t *taken)
+{
+    const uint8_t *bytes = shared;
+    uint8_t *to = copy;
+#ifdef HAVE_SIFT_FAST
+    if (length == 16 && atomic_load_relaxed(&chosen) == crc32c_fast)
+        return sift_shared_fast(crc, bytes, to, places, count, empty, taken);
+#endif
+    uint64_t bits = 0;
+    bool right = true;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *piece = bytes + places[i];
+        uint8_t *covered = to + places[i] + sizeof(uint32_t);
+        const uint32_t stored = atomic_load_relaxed((const uint32_t *)(const void *)piece);
+        const bool is_taken = stored & 1u;
+        covered_copy(covered, piece + sizeof stored, length);
+        bits |= (uint64_t)is_taken << i;
+        right &= stored == (is_taken ? crc32c(crc, covered, length) | 1u : empty);
+    }
+    *taken = bits;
+    return right;
+}
+
+void crc32c_seal(uint32_t crc, void *base, const uint32_t *places, uint32_t count, size_t length)
+{
+    uint8_t *bytes = base;
+#ifdef HAVE_SIFT_FAST
+    if (length == 16 && atomic_load_relaxed(&chosen) == crc32c_fast) {
+        seal_fast(crc, bytes, places, count);
         return;
     }
 #endif
-    for (uint32_t i = 0; i < count; i++, piece += stride)
-        results[i] = crc32c(crc, piece, length);
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t *piece = bytes + places[i];
+        const uint32_t stored = crc32c(crc, piece + sizeof stored, length) | 1u;
+        memcpy(piece, &stored, sizeof stored);
+    }
 }
 
 const char *crc32c_implementation(void)

@@ -4,14 +4,32 @@
 #ifndef BASE_CRC32C_H
 #define BASE_CRC32C_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 uint32_t crc32c(uint32_t crc, const void *data, size_t length);
-/* The same for `count` pieces of `length` bytes that lie `stride` bytes apart: results[i] continues `crc`
- * with piece i. Much faster than one call for each: the pieces' instructions overlap. */
-void crc32c_each(uint32_t crc, const void *first, size_t stride, uint32_t count, size_t length,
-                 uint32_t *results);
+/* Of `count` pieces that carry their own crc: at base + places[i] four bytes, then `length` bytes, eight or
+ * more. A piece is empty if its four bytes are `empty`, an even number, and taken if they are the crc of the
+ * bytes behind them, continued from `crc`, with the lowest bit set. Writes the taken ones, in order, and
+ * returns how many they are; CRC32C_NONE if any piece is neither. Without a branch on what a piece is;
+ * `taken` has room for all. */
+struct crc32c_piece {
+    uint64_t head; /* the first eight of the bytes, the first of them the most significant */
+    uint32_t number;
+};
+#define CRC32C_NONE UINT32_MAX
+uint32_t crc32c_sift(uint32_t crc, const void *base, const uint32_t *places, uint32_t count, size_t length,
+                     uint32_t empty, struct crc32c_piece *taken);
+/* The same of memory that others may be writing: copies what the crc of each piece covers to its place behind
+ * `copy`, and judges the copy. Pieces begin at multiples of 4, and are at most CRC32C_SHARED_MAX. Bit i of
+ * *taken says whether piece i is. False if any is neither empty nor taken. Quick with 16 bytes behind each
+ * crc. */
+#define CRC32C_SHARED_MAX 64u
+bool crc32c_sift_shared(uint32_t crc, const void *shared, void *copy, const uint32_t *places, uint32_t count,
+                        size_t length, uint32_t empty, uint64_t *taken);
+/* Gives each of such pieces the crc that makes it a taken one. */
+void crc32c_seal(uint32_t crc, void *base, const uint32_t *places, uint32_t count, size_t length);
 /* The portable form, for tests to compare with. */
 uint32_t crc32c_portable(uint32_t crc, const void *data, size_t length);
 /* Which one crc32c() uses: "sse4.2", "armv8" or "portable". */

@@ -1,33 +1,49 @@
 #include "base/signals.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/task.h"
 #include "base/thread.h"
 
 #define END_SIGNAL SIGUSR2 /* to the thread itself: signals_stop */
+#define LATE_S     3       /* from the first signal on, until it is said that the process is late */
+#define AGAIN_S    30      /* until it is said again */
 
 struct signals {
     sigset_t set;
     struct thread *thread;
-    void (*function)(void *context, int number);
+    struct signals_calls calls;
     void *context;
 };
 
+/* The next signal; 0: none came for so long. */
+static int signal_await(const struct signals *signals, time_t seconds)
+{
+    int number;
+    do
+        number = seconds ? sigtimedwait(&signals->set, NULL, &(struct timespec){.tv_sec = seconds})
+                         : sigwaitinfo(&signals->set, NULL);
+    while (number < 0 && errno == EINTR);
+    return number < 0 ? 0 : number;
+}
+
 static void wait_for_signals(void *argument)
 {
-    struct signals *signals = argument;
-    bool told = false;
-    for (;;) {
-        int number = 0;
-        if (sigwait(&signals->set, &number) || number == END_SIGNAL)
-            return;
-        if (told)
+    const struct signals *signals = argument;
+    int number = signal_await(signals, 0);
+    const uint64_t asked = task_now();
+    if (number != END_SIGNAL)
+        signals->calls.asked(signals->context, number);
+    for (time_t seconds = LATE_S; number != END_SIGNAL; seconds = AGAIN_S) {
+        number = signal_await(signals, seconds);
+        if (number && number != END_SIGNAL)
             _exit(128 + number); /* the second signal: do not wait for an orderly end */
-        told = true;
-        signals->function(signals->context, number);
+        if (!number && signals->calls.late)
+            signals->calls.late(signals->context, task_now() - asked);
     }
 }
 
@@ -47,14 +63,13 @@ void signals_block(void)
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
-int signals_start(struct signals **out, void (*function)(void *context, int number), void *context,
-                  struct error *error)
+int signals_start(struct signals **out, const struct signals_calls *calls, void *context, struct error *error)
 {
     struct signals *signals = calloc(1, sizeof *signals);
     *out = NULL;
     if (!signals)
         return error_set(error, BANYAN_ENOMEM, "no memory for the signals' thread");
-    signals->function = function;
+    signals->calls = *calls;
     signals->context = context;
     signal_set(&signals->set);
     int status = thread_start(&signals->thread, wait_for_signals, signals, error);

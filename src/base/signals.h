@@ -7,15 +7,22 @@
 #ifndef BASE_SIGNALS_H
 #define BASE_SIGNALS_H
 
+#include <stdint.h>
+
 #include "base/error.h"
 
 struct signals;
 
 /* SIGINT and SIGTERM wait from here on; SIGPIPE is ignored. */
 void signals_block(void);
-/* SIGINT, SIGTERM: calls function(context, number) on the thread, once; a second such signal ends the process
- * at once. BANYAN_ENOMEM. */
-int signals_start(struct signals **signals, void (*function)(void *context, int number), void *context,
+/* What the thread calls. */
+struct signals_calls {
+    void (*asked)(void *context, int number);        /* SIGINT, SIGTERM: once */
+    void (*late)(void *context, uint64_t waited_ns); /* NULL: nothing; the process has not ended since then: 3
+                                                        s after it was asked, and every 30 s behind that */
+};
+/* A second such signal ends the process at once. BANYAN_ENOMEM. */
+int signals_start(struct signals **signals, const struct signals_calls *calls, void *context,
                   struct error *error);
 /* Ends the thread. */
 void signals_stop(struct signals *signals);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/task.h"
 
@@ -80,13 +81,4 @@ int thread_lower(unsigned by)
         return BANYAN_ENOTSUP;
     const int next = by < (unsigned)(most - now) ? now + (int)by : most;
     return setpriority(PRIO_PROCESS, 0, next) ? BANYAN_ENOTSUP : 0;
-}
-
-unsigned thread_cpus(void)
-{
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed))
-        return 1;
-    int count = CPU_COUNT(&allowed);
-    return count > 0 ? (unsigned)count : 1;
 }

@@ -23,7 +23,5 @@ int thread_pin(unsigned number);
  * where the CPUs are busy its share falls (by 5: to a third of another's, by 10: to a tenth). BANYAN_ENOTSUP
  * where the system refuses; harmless then. */
 int thread_lower(unsigned by);
-/* CPUs that the process may use, at least 1. */
-unsigned thread_cpus(void);
 
 #endif

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "base/cpus.h"
 #include "base/error.h"
 #include "base/fiber.h"
 #include "base/task.h"
@@ -57,6 +58,11 @@ struct worker_task {
  * so the address of this may be cached across a switch. */
 static _Thread_local struct worker *current;
 
+/* Workers of the process that are busy (worker_count_busy). Of the process, since its workers share its CPUs,
+ * whoever has made them; atomic, and relaxed since nothing else is told by it: a worker that reads an old
+ * number looks, or does not, for one sleep. Written only when a worker becomes busy or idle. */
+static unsigned busy_workers;
+
 struct worker *worker_current(void)
 {
     return current;
@@ -67,6 +73,11 @@ static uint64_t clock_now(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t worker_round_ns(const struct worker *worker)
+{
+    return worker->round_ns;
 }
 
 static inline void enqueue(struct worker *worker, struct worker_task *task)
@@ -334,6 +345,7 @@ static void run_fibers(struct worker *worker)
     uint64_t switches = 0, yields = worker->yields;
     if (!worker->head)
         return;
+    worker->idle_ns = 0;
     do {
         task = worker->head;
         worker->head = task->next;
@@ -406,6 +418,36 @@ static bool hooks_poll(const struct worker *worker)
     return hook != NULL;
 }
 
+unsigned worker_busy_count(void)
+{
+    return atomic_load_relaxed(&busy_workers);
+}
+
+/* Whether this worker is one of the busy ones. */
+static void worker_count_busy(struct worker *worker, bool busy)
+{
+    if (worker->busy == busy)
+        return;
+    worker->busy = busy;
+    atomic_add_relaxed(&busy_workers, busy ? 1u : -1u);
+}
+
+/* Nothing is runnable, but descriptors were ready soon the last time, so they are looked at for a while
+ * before the worker sleeps: a sleep and its end cost both threads some microseconds, the more where a
+ * hypervisor halts the CPU meanwhile. A while in vain ends that, until a sleep is short again. No worker
+ * looks where the busy ones are more than half of the CPUs: see worker_may_look. */
+static bool linger(struct worker *worker, uint64_t now)
+{
+    if (!worker->lingers || !worker_may_look(worker_busy_count(), worker->cpus))
+        return false;
+    if (!worker->idle_ns)
+        worker->idle_ns = now;
+    if (now - worker->idle_ns < WORKER_LOOK_NS)
+        return true;
+    worker->lingers = false;
+    return false;
+}
+
 /* Nothing is runnable: waits for descriptors, for mail, and at most so long. */
 static void sleep_idle(struct worker *worker, uint64_t nanoseconds)
 {
@@ -413,6 +455,12 @@ static void sleep_idle(struct worker *worker, uint64_t nanoseconds)
     __atomic_store_n(&worker->sleeping, 1u, __ATOMIC_SEQ_CST); /* the handshake at the top */
     if (!__atomic_load_n(&worker->inbox, __ATOMIC_SEQ_CST))
         count = worker_watch_wait(worker, nanoseconds);
+    const uint64_t now = clock_now();
+    const uint64_t slept = now - worker->round_ns;
+    worker->lingers = slept < WORKER_LOOK_NS;
+    worker_count_busy(worker, slept < WORKER_BUSY_NS);
+    worker->round_ns = now;
+    worker->idle_ns = 0;
     atomic_store_relaxed(&worker->sleeping, 0u); /* relaxed: at worst one wake-up too many */
     worker_watch_dispatch(worker, count);
 }
@@ -431,13 +479,16 @@ static void poll_sometimes(struct worker *worker, uint64_t now)
 static void look_around(struct worker *worker)
 {
     uint64_t now = worker->watches || worker->sleeping_tasks ? clock_now() : 0;
+    worker->round_ns = now;
     sleepers_wake(worker, now);
     if (worker->head || hooks_awake(worker)) {
         poll_sometimes(worker, now);
         return;
     }
     uint64_t left = worker->sleeping_tasks ? worker->sleepers[0]->due - now : UINT64_MAX;
-    if (left >= SPIN_BELOW) {
+    if (left >= SPIN_BELOW && linger(worker, now)) {
+        poll_watches(worker, now);
+    } else if (left >= SPIN_BELOW) {
         sleep_idle(worker, left);
     } else {
         poll_watches(worker, now);
@@ -456,6 +507,7 @@ void worker_run(struct worker *worker)
         if (worker->live)
             look_around(worker);
     }
+    worker_count_busy(worker, false);
     current = before;
 }
 
@@ -464,7 +516,7 @@ struct worker *worker_create(void)
     struct worker *worker = aligned_alloc(_Alignof(struct worker), sizeof *worker);
     if (!worker)
         return NULL;
-    *worker = (struct worker){0};
+    *worker = (struct worker){.cpus = cpus_count()};
     if (worker_watch_open(worker)) {
         free(worker);
         return NULL;

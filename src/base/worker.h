@@ -3,8 +3,14 @@
  * descriptors while none of them can run.
  *
  * worker_spawn() may be called before worker_run() and from the worker's own thread. Parked fibers may be
- * unparked from any thread. An idle worker sleeps in epoll_wait; a busy one looks for ready descriptors (and
- * runs its turn hooks) once per round through its runnable fibers, so that neither starves the other.
+ * unparked from any thread. An idle worker sleeps in epoll_wait; a worker with runnable fibers looks for
+ * ready descriptors (and runs its turn hooks) once per round through these, so that neither starves the
+ * other.
+ *
+ * LOOKS BEFORE A SLEEP save both sides the cost of the sleep: a worker whose last sleep was shorter than
+ * 20 us looks at its descriptors for 20 us before it sleeps again. It does so only while the busy workers of
+ * the process (those whose last sleep was shorter than 1 ms) are no more than half of the CPUs that the
+ * process may use. The other half is left to those whom the workers wait for, who may be on this machine.
  *
  * CALLBACKS (ready functions, turn hooks, posted functions) run on the worker's own stack, between fibers:
  * they may spawn and unpark, but must neither park nor take long.
@@ -28,6 +34,9 @@ void worker_destroy(struct worker *worker);
 
 /* The worker whose fiber or callback is running on the calling thread; NULL outside of one. */
 struct worker *worker_current(void);
+/* On the worker's thread: what task_now said when this round began, or when its callbacks were called after a
+ * sleep. Costs a load where the clock costs some 25 ns, and is a round too early at most. */
+uint64_t worker_round_ns(const struct worker *worker);
 
 /* ---- file descriptors ---- */
 

@@ -32,6 +32,22 @@ struct worker_slot {
 
 enum { WORKER_READY_MAX = 128 };
 
+/* For how long (ns) an idle worker looks at its descriptors before it sleeps, where its last sleep was
+ * shorter. */
+#define WORKER_LOOK_NS 20000u
+/* A worker whose last sleep was shorter than this (ns) is busy: it needs a CPU again and again. */
+#define WORKER_BUSY_NS 1000000u
+
+/* Whether a worker may look at its descriptors where so many workers of the process, itself included, are
+ * busy and the process may use so many CPUs. Those whom the workers wait for may need CPUs of this machine,
+ * too: over a loopback connection a request costs its client about as much CPU time as the server. So the
+ * workers leave it one CPU for each of theirs. Without that, a worker that looks holds the very CPU that its
+ * client needs to send anything. */
+static inline bool worker_may_look(unsigned busy, unsigned cpus)
+{
+    return busy <= cpus / 2;
+}
+
 struct worker {
     struct worker_task *head, *tail; /* runnable */
     struct worker_task *all;
@@ -52,6 +68,11 @@ struct worker {
     uint64_t yields;         /* by its fibers, ever */
     unsigned waiting_rounds; /* in a row, of nothing but yields */
     uint64_t polled;         /* when */
+    uint64_t round_ns;       /* when the clock was read last in a round */
+    uint64_t idle_ns;        /* since when nothing can run; 0: something has run since it slept */
+    bool lingers;            /* the last wait was so short that the next one begins with looks */
+    bool busy;               /* counted among the process's busy workers */
+    unsigned cpus;           /* that the process may use */
     uint64_t poll_period;    /* ns between two looks at the descriptors while a hook is awake */
     struct epoll_event ready[WORKER_READY_MAX];
 
@@ -59,6 +80,9 @@ struct worker {
     uint32_t sleeping; /* in epoll_wait, or about to be: a thread that leaves mail must write wake_fd */
 };
 
+/* Workers of this process that are busy: they run, and their last sleep was shorter than WORKER_BUSY_NS. From
+ * any thread. */
+unsigned worker_busy_count(void);
 /* 0 or BANYAN_ENOMEM. */
 int worker_watch_open(struct worker *worker);
 void worker_watch_close(struct worker *worker);

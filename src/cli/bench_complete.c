@@ -175,6 +175,8 @@ void bench_request_complete(struct bench_request *request, struct argp_state *st
     struct error error = {0};
     if (request->paper && (request->sensitive || request->of || request->jobs))
         argp_error(state, "--paper and --sensitivity are two runs; ask for one");
+    if (request->paper && config->batch != 1)
+        argp_error(state, "--batch: a paper's operations go one by one");
     if (request->paper && !request->testbed)
         request->testbed = testbed_find(request->paper->name, &error);
     const struct testbed *testbed = request->testbed;

@@ -31,6 +31,10 @@ static const struct argp_option fixed_options[] = {
      1},
     {"fill", KEY_FILL, "X", 0, "How full the loaded leaves are (default: 0.8)", 1},
     {"scan-length", KEY_SCAN_LENGTH, "N", 0, "Entries of a scan (default: 100)", 1},
+    {"batch", KEY_BATCH, "N", 0,
+     "Operations that a client draws at once, up to 1024: those of a kind are one multi-get or multi-put. Of "
+     "lookups, upserts, inserts and updates (default: 1, each goes alone)",
+     1},
     {"operations", KEY_OPERATIONS, "N", 0, "Operations to measure (default: 1M, on sim 200k)", 1},
     {"warm-up", KEY_WARM_UP, "N", 0, "Operations before those (default: a tenth as many)", 1},
     {"seed", KEY_SEED, "N", 0, "Seed of all random choices (default: 1)", 1},
@@ -142,6 +146,8 @@ const char bench_documentation[] =
     "  banyan bench --fabric sim --workload write-intensive --preset fg+,sherman,banyan\n"
     "  banyan bench --fabric sim --workload ycsb:a --preset sherman --handover 0\n"
     "  banyan bench --mix lookup=90,insert=10 --value-bytes 100 --json result.json\n"
+    "  banyan bench --workload read-only --batch 16 --distribution uniform\n"
+    "  banyan bench --workload range-reverse --scan-length 10\n"
     "  banyan bench --peer lmdb --workload read-only --distribution uniform\n"
     "  banyan bench --paper sherman --only fig5,fig6 --report sherman.html\n"
     "  banyan bench --fabric sim --testbed dex --workload dex:read-only\n"

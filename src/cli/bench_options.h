@@ -27,6 +27,7 @@ enum bench_option_key {
     KEY_THETA,
     KEY_SKEW_OF,
     KEY_SCAN_LENGTH,
+    KEY_BATCH,
     KEY_OPERATIONS,
     KEY_WARM_UP,
     KEY_SEED,

@@ -156,6 +156,9 @@ static bool parse_what(struct bench_request *request, struct argp_state *state, 
     case KEY_SCAN_LENGTH:
         config->scan_length = (uint32_t)parse_count(state, key, text, UINT32_MAX);
         break;
+    case KEY_BATCH:
+        config->batch = (uint32_t)parse_count(state, key, text, UINT32_MAX);
+        break;
     case KEY_SEED:
         config->seed = parse_count(state, key, text, UINT64_MAX);
         break;
@@ -341,7 +344,8 @@ static void set_defaults(struct bench_request *request)
     request->keys = request->operations = request->warm_up = BENCH_UNSET;
     request->plan.pairs = 3;
     request->plan.peer_batch = 1000;
-    *config = (struct bench_config){.fill = 0.8, .theta = 0.99, .scan_length = 100, .seed = 1, .check = true};
+    *config = (struct bench_config){
+        .fill = 0.8, .theta = 0.99, .scan_length = 100, .batch = 1, .seed = 1, .check = true};
     config->geometry =
         (struct format_geometry){.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .value_bytes = 8};
     sim_params_default(&config->sim);

@@ -20,6 +20,7 @@ int command_drop(int argc, char **argv);
 int command_balance(int argc, char **argv);
 int command_dump(int argc, char **argv);
 int command_load(int argc, char **argv);
+int command_members(int argc, char **argv);
 int command_ranges(int argc, char **argv);
 int command_recover(int argc, char **argv);
 int command_save(int argc, char **argv);

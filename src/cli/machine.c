@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/cpus.h"
 #include "base/log.h"
-#include "base/thread.h"
 
 /* The limit of the control group at the root of what this process sees, as in a container; UINT64_MAX: none.
  */
@@ -48,7 +48,7 @@ void machine_warn_pool(uint64_t bytes)
 
 void machine_warn_threads(uint32_t threads)
 {
-    unsigned cpus = thread_cpus();
+    unsigned cpus = cpus_count();
     if (threads <= cpus)
         return;
     log_warning(

@@ -19,6 +19,7 @@ static const struct command commands[] = {
     {"check", "prove a cluster's indexes and account for its memory", command_check},
     {"drop", "drop indexes of a cluster with all that they hold", command_drop},
     {"balance", "even a cluster's memory nodes out, or empty one", command_balance},
+    {"members", "list a cluster's memory nodes; let one join, or leave", command_members},
     {"dump", "write all keys of a running server into a file", command_dump},
     {"load", "load a file of keys, of Banyan's or Redis's, into a running server", command_load},
     {"ranges", "show and change which compute node owns which key range", command_ranges},

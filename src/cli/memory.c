@@ -23,7 +23,7 @@
 struct memory_settings {
     char *listen, *secret_file, *certificate, *key, *authority, *http, *pool_file, *data;
     uint64_t size, chunk, locks, logs, disk_limit;
-    uint32_t threads, walk_threads, lease_ms_max, connections_max;
+    uint32_t threads, walk_threads, merge_threads, lease_ms_max, connections_max;
     int engine, log_level, lock_width, durability;
     bool huge_pages, busy_poll, rdma;
     struct cluster_rdma_settings nic;
@@ -61,6 +61,9 @@ static const struct option_entry table[] = {
     ROW("walk-threads", OPTION_U32, walk_threads, 0, 64, NULL, "N",
         "Threads that go down indexes for compute nodes that have not cached the way (see --walks there); "
         "0: none"),
+    ROW("merge-threads", OPTION_U32, merge_threads, 0, 64, NULL, "N",
+        "Threads that do nothing but put what compute nodes have logged into its leaves for them (see "
+        "--merge-walks there); 0: those that walk do it"),
     ROW("engine", OPTION_CHOICE, engine, 0, 0, engines, "auto|io_uring|epoll",
         "How the threads do their I/O"),
     ROW("secret-file", OPTION_TEXT, secret_file, 0, 0, NULL, "FILE",
@@ -297,6 +300,7 @@ static int start(struct daemon *daemon, struct error *error)
                                       .secret_length = daemon->secret_length,
                                       .threads = settings->threads,
                                       .walk_threads = settings->walk_threads,
+                                      .merge_threads = settings->merge_threads,
                                       .lease_ms_max = settings->lease_ms_max,
                                       .connections_max = settings->connections_max,
                                       .engine = settings->engine,
@@ -375,7 +379,7 @@ static int run(struct daemon *daemon, struct error *error)
         status = start_http(daemon, error);
     if (!status) {
         announce(daemon);
-        status = signals_start(&signals, on_signal, daemon, error);
+        status = signals_start(&signals, &(struct signals_calls){.asked = on_signal}, daemon, error);
         if (status)
             memoryd_stop(daemon->server);
         memoryd_join(daemon->server);

@@ -405,7 +405,7 @@ static int look(struct recover *recover, struct error *error)
 {
     struct owner *owner = owner_process_owner(recover->cluster.process);
     struct tree_session *session = recover->cluster.session;
-    recover->memory_nodes = fabric_capabilities(recover->cluster.fabric)->memory_nodes;
+    recover->memory_nodes = fabric_memory_nodes(recover->cluster.fabric);
     pool_session_begin(tree_session_pool(session));
     int status = processes_gather(recover);
     if (!status)

@@ -32,6 +32,7 @@ struct recovery {
     const struct recover_disk_settings *settings;
     struct directory directories[DIRECTORIES_MAX];
     uint16_t count;
+    uint32_t nodes;                        /* that the cluster has had */
     struct disk *disks[DIRECTORIES_MAX];   /* by the memory nodes' numbers; NULL: it is not there */
     struct persist_checkpoint *checkpoint; /* NULL: none was made */
     struct persist_replay *replay;
@@ -95,15 +96,47 @@ static int directories_open(struct recovery *recovery, struct error *error)
     return status;
 }
 
-/* All of one cluster, each once; and those that are missing are known to be lost. */
+/* How many memory nodes the cluster has had. All manifests are told before one joins, that of memory node 0
+ * last; those of memory nodes that have left know of none that joined later. */
+static uint32_t nodes_count(const struct recovery *recovery)
+{
+    uint32_t most = 0, home = 0, given = 0;
+    for (uint16_t i = 0; i < recovery->count; i++) {
+        const struct manifest *manifest = &recovery->directories[i].manifest;
+        most = manifest->nodes > most ? manifest->nodes : most;
+        home = manifest->node ? home : manifest->nodes;
+        given = manifest->node >= given ? manifest->node + 1 : given;
+    }
+    most = home ? home : most;
+    return given > most ? given : most;
+}
+
+/* That of another memory node which was to get the same number, and did not, is of no use here, and the right
+ * one is missing. */
+static int tokens_check(const struct recovery *recovery, const struct directory *directory,
+                        struct error *error)
+{
+    const struct manifest *manifest = &directory->manifest;
+    for (uint16_t i = 0; i < recovery->count && manifest->node < MANIFEST_JOINS_MAX; i++) {
+        const struct manifest *other = &recovery->directories[i].manifest;
+        if (manifest_join_denies(&other->joins[manifest->node], manifest->token, !other->node))
+            return error_set(error, BANYAN_EINVAL,
+                             "data: %.150s is not of the memory node %u that joined, but of one whose join "
+                             "failed, so that another one got its number (%.100s says so): give the other "
+                             "one's directory",
+                             directory->path, (unsigned)manifest->node, recovery->directories[i].path);
+    }
+    return 0;
+}
+
+/* All of one cluster, each once. */
 static int directories_check(struct recovery *recovery, struct error *error)
 {
     const struct manifest *first = &recovery->directories[0].manifest;
-    bool given[DIRECTORIES_MAX] = {false};
     for (uint16_t i = 0; i < recovery->count; i++) {
         const struct directory *directory = &recovery->directories[i];
         const struct manifest *manifest = &directory->manifest;
-        if (manifest->cluster != first->cluster || manifest->nodes != first->nodes)
+        if (manifest->cluster != first->cluster)
             return error_set(
                 error, BANYAN_EINVAL, "data: %.100s is of cluster %016" PRIx64 ", %.100s of %016" PRIx64,
                 recovery->directories[0].path, first->cluster, directory->path, manifest->cluster);
@@ -116,10 +149,27 @@ static int directories_check(struct recovery *recovery, struct error *error)
                              "data: %.200s is of memory node %u; at most %u have journals", directory->path,
                              (unsigned)manifest->node, DIRECTORIES_MAX);
         recovery->disks[manifest->node] = directory->disk;
-        given[manifest->node] = true;
     }
-    return recover_lost_read(&recovery->gone, recovery->settings->lost, first->nodes, given,
-                             recovery->settings->accept_loss, error);
+    for (uint16_t i = 0; i < recovery->count; i++) {
+        int status = tokens_check(recovery, &recovery->directories[i], error);
+        if (status)
+            return status;
+    }
+    recovery->nodes = nodes_count(recovery);
+    return recover_lost_read(&recovery->gone, recovery->settings->lost, recovery->nodes, error);
+}
+
+/* Those that are missing are known to be lost, or had left before the checkpoint. */
+static int missing_check(void *context, const struct persist_table *table, struct error *error)
+{
+    struct recovery *recovery = context;
+    bool given[DIRECTORIES_MAX];
+    for (uint16_t i = 0; i < DIRECTORIES_MAX; i++)
+        given[i] = recovery->disks[i] != NULL;
+    if (table && table->nodes > recovery->nodes)
+        recovery->nodes = table->nodes;
+    return recover_lost_check(&recovery->gone, recovery->nodes, given, table, recovery->settings->accept_loss,
+                              error);
 }
 
 /* ---- the journals ---- */
@@ -146,7 +196,10 @@ static int checkpoint_open(struct recovery *recovery, struct error *error)
         .disks = recovery->disks,
         .count = DIRECTORIES_MAX,
         .lost = recovery->settings->accept_loss || recovery->gone.count ? tell_part : NULL,
-        .context = recovery};
+        .context = recovery,
+        .enough = missing_check,
+        .claims = claims,
+        .claim_count = recovery->count};
     for (uint16_t i = 0; i < recovery->count; i++) {
         const struct directory *directory = &recovery->directories[i];
         claims[i] = (struct persist_checkpoint_claim){.there = true,
@@ -154,8 +207,9 @@ static int checkpoint_open(struct recovery *recovery, struct error *error)
                                                       .committed = directory->manifest.checkpoint,
                                                       .prepared = directory->prepared};
     }
-    int status = persist_checkpoint_choose(claims, recovery->count, &source.number, error);
-    return status || !source.number ? status : persist_checkpoint_open(&recovery->checkpoint, &source, error);
+    source.number = persist_checkpoint_choose(claims, recovery->count);
+    return source.number ? persist_checkpoint_open(&recovery->checkpoint, &source, error)
+                         : missing_check(recovery, NULL, error);
 }
 
 static int record_take(void *context, const struct journal_record *record, struct error *error)
@@ -291,8 +345,8 @@ static void tell_text(const struct recovery *recovery, const struct persist_repl
     for (uint16_t i = 0; i < recovery->count; i++) {
         const struct directory *directory = &recovery->directories[i];
         fprintf(to, "%s: memory node %u of %u, %" PRIu64 " records in %u files", directory->path,
-                (unsigned)directory->manifest.node, (unsigned)directory->manifest.nodes,
-                directory->report.records, (unsigned)directory->report.files);
+                (unsigned)directory->manifest.node, (unsigned)recovery->nodes, directory->report.records,
+                (unsigned)directory->report.files);
         if (directory->report.cut_bytes)
             fprintf(to, "; a torn tail of %" PRIu64 " bytes was cut", directory->report.cut_bytes);
         if (directory->report.lost)

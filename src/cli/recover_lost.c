@@ -9,7 +9,7 @@
 
 #include "cli/ranges.h"
 
-static int list_read(struct recover_lost *lost, const char *text, uint32_t nodes, struct error *error)
+int recover_lost_read(struct recover_lost *lost, const char *text, uint32_t nodes, struct error *error)
 {
     while (text && *text) {
         char *end;
@@ -25,26 +25,34 @@ static int list_read(struct recover_lost *lost, const char *text, uint32_t nodes
     return 0;
 }
 
-int recover_lost_read(struct recover_lost *lost, const char *text, uint32_t nodes, const bool *given,
-                      bool accept_loss, struct error *error)
+/* Nothing of it is needed. */
+static void forget(struct recover_lost *lost, uint32_t node)
 {
-    int status = list_read(lost, text, nodes, error);
-    for (uint32_t n = 0; n < nodes && n < RECOVER_NODES_MAX && !status; n++) {
+    lost->count -= lost->nodes[node];
+    lost->nodes[node] = false;
+}
+
+int recover_lost_check(struct recover_lost *lost, uint32_t nodes, const bool *given,
+                       const struct persist_table *table, bool accept_loss, struct error *error)
+{
+    for (uint32_t n = 0; n < nodes && n < RECOVER_NODES_MAX; n++) {
         if (given[n] && lost->nodes[n])
             return error_set(error, BANYAN_EINVAL,
                              "lost: the directory of memory node %" PRIu32 " is given with --data", n);
-        if (!given[n] && !lost->nodes[n] && accept_loss) {
+        if (table && persist_table_left(table, n)) {
+            forget(lost, n);
+        } else if (!given[n] && !lost->nodes[n] && accept_loss) {
             lost->nodes[n] = true;
             lost->count++;
+        } else if (!given[n] && !lost->nodes[n]) {
+            return error_set(error, BANYAN_EINVAL,
+                             "data: the cluster has %" PRIu32
+                             " memory nodes, and the directory of memory node %" PRIu32
+                             " is not given. If its disk is lost, say so: --lost %" PRIu32,
+                             nodes, n, n);
         }
-        if (!given[n] && !lost->nodes[n])
-            status = error_set(error, BANYAN_EINVAL,
-                               "data: the cluster has %" PRIu32
-                               " memory nodes, and the directory of memory node %" PRIu32
-                               " is not given. If its disk is lost, say so: --lost %" PRIu32,
-                               nodes, n, n);
     }
-    return status;
+    return 0;
 }
 
 void recover_lost_tell(struct recover_lost *lost, const char *format, ...)

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/cpus.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "base/task.h"
-#include "base/thread.h"
 #include "cli/command.h"
 #include "cli/data_directory.h"
 #include "cli/machine.h"
@@ -102,7 +102,7 @@ static int limit_threads(struct process *process, struct error *error)
     if (!kept(process))
         return 0;
     if (!settings->threads)
-        settings->threads = thread_cpus() < DATA_THREADS_MAX ? 0 : DATA_THREADS_MAX;
+        settings->threads = cpus_count() < DATA_THREADS_MAX ? 0 : DATA_THREADS_MAX;
     if (settings->threads <= DATA_THREADS_MAX)
         return 0;
     return error_set(error, BANYAN_EINVAL, "threads: with --data at most %u", DATA_THREADS_MAX);
@@ -358,7 +358,7 @@ static int attach_disk(struct process *process, struct error *error)
         .load = process->load,
         .fresh = !process->load && !process->data.used,
         .shape = {.memory_nodes = process->data.count, .pool_bytes = process->settings.size},
-        .threads = thread_cpus(),
+        .threads = cpus_count(),
         .progress = tell_loading,
         .context = process};
     if (!status && process->load)
@@ -386,6 +386,8 @@ static int open_pool(struct process *process, struct error *error)
     switches.cache_policy = process->settings.cache_policy;
     switches.admission = process->settings.admission;
     switches.walks = process->settings.walks;
+    switches.merge_walks = process->settings.merge_walks;
+    switches.exchange_walks = process->settings.exchange_walks;
     if (embedded(process) && process->settings.own == SERVE_OWN_AUTO)
         switches.ownership = TREE_OWNERSHIP_ALL;
     if (!status)
@@ -505,8 +507,9 @@ static void announce(struct process *process)
         printf("%s %s%s", i ? "," : "", net_address_format(address, text), tls ? " (TLS)" : "");
     }
     const struct fabric_capabilities *capabilities = fabric_capabilities(process->fabric);
-    printf("; fabric %s, %u memory node%s", capabilities->backend, capabilities->memory_nodes,
-           capabilities->memory_nodes == 1 ? "" : "s");
+    const unsigned memory_nodes = fabric_memory_nodes(process->fabric); /* one may join at any time */
+    printf("; fabric %s, %u memory node%s", capabilities->backend, memory_nodes,
+           memory_nodes == 1 ? "" : "s");
     if (kept(process))
         printf("; data in %s, durability %s\n", process->settings.data,
                !on_disk(process)                                   ? "process"
@@ -527,6 +530,22 @@ static void on_signal(void *context, int number)
     log_info("stopping, as signal %s asks", number == SIGINT ? "SIGINT" : "SIGTERM");
     serve_owner_leave(&process->owner, process->server);
 }
+
+/* What keeps the process, where it is the disk. */
+static void on_late(void *context, uint64_t waited_ns)
+{
+    const struct process *process = context;
+    const uint64_t waits = process->durable ? durable_waits(process->durable) : 0;
+    if (waits)
+        log_warning(
+            "still stopping, for %llu s: the disk of %s has not answered for %llu s. What was changed "
+            "last is in the pools, and not safe from a loss of power yet. A second signal ends the "
+            "process at once; the next start tells the disk",
+            (unsigned long long)(waited_ns / 1000000000), process->settings.data,
+            (unsigned long long)(waits / 1000000000));
+}
+
+static const struct signals_calls signals_calls = {.asked = on_signal, .late = on_late};
 
 /* Says what has become of the data. */
 static void tell_end(const struct process *process)
@@ -595,7 +614,7 @@ static int run(struct process *process, struct error *error)
     if (!status) {
         serve_owner_start(&process->owner, process->server);
         announce(process);
-        status = signals_start(&signals, on_signal, process, error);
+        status = signals_start(&signals, &signals_calls, process, error);
     }
     if (process->server) {
         if (status)

@@ -114,8 +114,8 @@ static void saver_main(void *context)
 static bool all_on_disk(struct tree_compute *compute)
 {
     const struct fabric *fabric = pool_fabric(tree_compute_pool(compute));
-    for (uint16_t node = 0; node < fabric_capabilities(fabric)->memory_nodes; node++)
-        if (fabric_durability(fabric, node) < FABRIC_KEPT_ON_DISK)
+    for (uint16_t node = 0; node < fabric_memory_nodes(fabric); node++)
+        if (fabric_membership(fabric, node) && fabric_durability(fabric, node) < FABRIC_KEPT_ON_DISK)
             return false;
     return true;
 }

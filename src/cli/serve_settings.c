@@ -117,6 +117,13 @@ static const struct option_entry compute_table[] = {
         "Searches whose inner nodes are not cached are left to the memory nodes' CPUs: never, always, so "
         "many "
         "percent of them, or as it pays"),
+    ROW("merge-walks", OPTION_SHARE, merge_walks, 0, 100, tree_walks_shares, "auto|never|always|PERCENT",
+        "What this process has logged is merged into its leaves by the memory nodes' CPUs: never, always, so "
+        "many percent of it, or as it pays"),
+    ROW("exchange-walks", OPTION_SHARE, exchange_walks, 0, 100, tree_walks_shares,
+        "auto|never|always|PERCENT",
+        "Changes of this process's own keys whose leaf alone is not cached are made by the memory nodes' "
+        "CPUs: never, always, so many percent of them, or as it pays"),
     ROW("admission", OPTION_DOUBLE, admission, 0, 1, NULL, "P",
         "cache-policy dex: how likely a leaf that was read comes into the cache"),
     ROW("format", OPTION_BOOL, format, 0, 0, NULL, NULL,
@@ -177,6 +184,8 @@ void serve_settings_default(struct serve_settings *settings)
                                         .cache_policy = TREE_CACHE_BANYAN,
                                         .admission = 0.1,
                                         .walks = TREE_WALKS_AUTO,
+                                        .merge_walks = TREE_WALKS_NEVER,
+                                        .exchange_walks = TREE_WALKS_NEVER,
                                         .own = SERVE_OWN_AUTO,
                                         .log = SERVE_LOG_NONE,
                                         .log_copies = 1,

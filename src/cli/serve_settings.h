@@ -35,7 +35,9 @@ struct serve_settings {
     char *peers;
     int cache_policy; /* enum tree_cache_policy */
     double admission;
-    int walks; /* TREE_WALKS_NEVER to TREE_WALKS_AUTO */
+    int walks;       /* TREE_WALKS_NEVER to TREE_WALKS_AUTO */
+    int merge_walks; /* likewise */
+    int exchange_walks;
 };
 
 extern const struct settings_command serve_settings_serve, serve_settings_compute;

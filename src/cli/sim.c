@@ -84,8 +84,8 @@ struct sim_run {
     struct sim_settings settings;
     struct swarm_plan replayed;   /* with --replay */
     struct world_disks_met disks; /* sums */
-    uint64_t runs, failures, operations, events, virtual_ns, splits, unlinks, merges, node_moves, merging,
-        deaths, restarts, losses, longest_ns;
+    uint64_t runs, failures, operations, events, virtual_ns, splits, unlinks, merges, node_moves, drained,
+        removed, logs_ended, merged_there, exchanged, merging, deaths, restarts, losses, longest_ns;
     uint64_t first_failed; /* the lowest seed of those that failed */
     double begun, busy;    /* wall clock; of the runs, added up */
 };
@@ -143,12 +143,13 @@ static void tell_json(const struct swarm_outcome *outcome)
     const struct swarm_result *result = &outcome->result;
     json_t *json = json_pack(
         "{s:o, s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-        "s:I}",
+        "s:I, s:I, s:I}",
         "seed", json_unsigned(outcome->seed), "end", swarm_end_name(outcome->end), "what", result->what,
         "words", outcome->words, "seconds", outcome->seconds, "operations", (json_int_t)result->operations,
         "events", (json_int_t)result->events, "virtual_ns", (json_int_t)result->virtual_ns, "splits",
         (json_int_t)result->splits, "unlinks", (json_int_t)result->unlinks, "merges",
-        (json_int_t)result->merges, "node_moves", (json_int_t)result->node_moves, "deaths",
+        (json_int_t)result->merges, "node_moves", (json_int_t)result->node_moves, "drained",
+        (json_int_t)result->drained, "removed", (json_int_t)result->removed, "deaths",
         (json_int_t)result->deaths, "restarts", (json_int_t)result->restarts, "losses",
         (json_int_t)result->losses, "unknown", (json_int_t)result->unknown, "lost_bytes",
         (json_int_t)result->lost_bytes, "unfinished", (json_int_t)result->unfinished, "longest_ns",
@@ -195,6 +196,10 @@ static void add_disks(struct world_disks_met *sum, const struct world_disks_met 
     sum->cuts += one->cuts;
     sum->off += one->off;
     sum->gone += one->gone;
+    sum->joined += one->joined;
+    sum->saved += one->saved;
+    sum->saved_beside += one->saved_beside;
+    sum->over += one->over;
     sum->kept.changes += one->kept.changes;
     sum->kept.committed += one->kept.committed;
     sum->kept.keys += one->kept.keys;
@@ -220,6 +225,11 @@ static bool report(void *context, const struct swarm_outcome *outcome)
     run->unlinks += result->unlinks;
     run->merges += result->merges;
     run->node_moves += result->node_moves;
+    run->drained += result->drained;
+    run->removed += result->removed;
+    run->logs_ended += result->logs_ended;
+    run->merged_there += result->merged_there;
+    run->exchanged += result->exchanged;
     run->merging += result->merging_at_death;
     run->deaths += result->deaths;
     run->restarts += result->restarts;
@@ -250,10 +260,14 @@ static void summarize(const struct sim_run *run)
     }
     printf("%" PRIu64 " runs, %" PRIu64 " failed; %" PRIu64 " operations in %.1f minutes (%" PRIu64
            " a minute and job), %" PRIu64 " splits, %" PRIu64 " unlinks, %" PRIu64 " merges (%" PRIu64
-           " leaves half merged at a death), %" PRIu64 " nodes moved, %" PRIu64 " deaths, %" PRIu64
-           " restarts, %" PRIu64 " lost connections; longest operation after the faults %" PRIu64 " us\n",
+           " leaves half merged at a death), %" PRIu64 " nodes moved, %" PRIu64
+           " memory nodes emptied and judged, of which %" PRIu64 " left (%" PRIu64
+           " logs of dead compute nodes were ended for that), %" PRIu64 " entries of logs merged and %" PRIu64
+           " changes made by memory nodes, %" PRIu64 " deaths, %" PRIu64 " restarts, %" PRIu64
+           " lost connections; longest operation after the faults %" PRIu64 " us\n",
            run->runs, run->failures, run->operations, minutes, each, run->splits, run->unlinks, run->merges,
-           run->merging, run->node_moves, run->deaths, run->restarts, run->losses, run->longest_ns / 1000);
+           run->merging, run->node_moves, run->drained, run->removed, run->logs_ended, run->merged_there,
+           run->exchanged, run->deaths, run->restarts, run->losses, run->longest_ns / 1000);
     if (run->disks.cuts) {
         const struct world_disks_met *disks = &run->disks;
         printf("disks: %" PRIu64 " rounds, %" PRIu64 " that failed, %" PRIu64 " waits; power was cut %" PRIu64
@@ -265,6 +279,13 @@ static void summarize(const struct sim_run *run)
                disks->kept.committed, disks->kept.keys, disks->kept.later, disks->kept.recovered,
                disks->kept.sure, disks->kept.whole);
     }
+    if (run->disks.joined)
+        printf("%" PRIu64 " memory nodes joined beside disks, where all others have noted it\n",
+               run->disks.joined);
+    if (run->disks.saved)
+        printf("%" PRIu64 " checkpoints were made, %" PRIu64 " of them while a memory node joined; %" PRIu64
+               " worlds were read back over one\n",
+               run->disks.saved, run->disks.saved_beside, run->disks.over);
     if (run->disks.gone)
         printf("%" PRIu64 " times a disk was gone as well: of %" PRIu64
                " keys something was promised all the same, and of %" PRIu64

@@ -9,7 +9,7 @@
 #include "cli/cluster.h"
 
 #define TOP_SERVERS_MAX      32u
-#define TOP_MEMORY_NODES_MAX 64u
+#define TOP_MEMORY_NODES_MAX 96u
 #define TOP_CACHE_KINDS      4u
 
 struct top_settings {
@@ -38,6 +38,9 @@ struct top_sample {
 struct top_memory {
     bool known, connected, rdma;
     uint64_t used, pool, compute_nodes, fenced, queue_pairs, log_bytes, log_segments;
+    /* of the server's own walks there (docs/internals/walks.md): their share, and what a walk takes, and a
+     * READ; 0: not measured */
+    double walk_percent, walk_us, read_us;
 };
 struct top_server {
     const char *name;

@@ -40,36 +40,55 @@ static void word(const char *info, const char *name, char *text, size_t size)
 }
 
 /* "connected=1,used_bytes=5" */
-static uint64_t part(const char *line, const char *name)
+static const char *find_part(const char *line, const char *name)
 {
     size_t length = strlen(name);
     for (const char *at = line; at && *at && *at != '\r' && *at != '\n'; at = strpbrk(at, ",\r\n")) {
         at += *at == ',';
         if (!strncmp(at, name, length) && at[length] == '=')
-            return strtoull(at + length + 1, NULL, 10);
+            return at + length + 1;
     }
-    return 0;
+    return NULL;
+}
+
+static uint64_t part(const char *line, const char *name)
+{
+    const char *value = find_part(line, name);
+    return value ? strtoull(value, NULL, 10) : 0;
+}
+
+/* 0 for what is no number that could be meant. */
+static double part_real(const char *line, const char *name)
+{
+    const char *text = find_part(line, name);
+    const double value = text ? strtod(text, NULL) : 0;
+    return value >= 0 && value < 1e15 ? value : 0;
 }
 
 static void read_memory(struct top_server *server, const char *info)
 {
-    for (server->memory_nodes = 0; server->memory_nodes < TOP_MEMORY_NODES_MAX; server->memory_nodes++) {
+    server->memory_nodes = 0;
+    for (unsigned i = 0; i < TOP_MEMORY_NODES_MAX; i++) {
         char name[32];
-        snprintf(name, sizeof name, "memory_node%u", server->memory_nodes);
+        snprintf(name, sizeof name, "memory_node%u", i);
         const char *line = find_field(info, name);
+        server->memory[i] = (struct top_memory){.known = false}; /* a number may be of none any more */
         if (!line)
-            return;
-        server->memory[server->memory_nodes] =
-            (struct top_memory){.known = true,
-                                .connected = part(line, "connected"),
-                                .used = part(line, "used_bytes"),
-                                .pool = part(line, "pool_bytes"),
-                                .compute_nodes = part(line, "compute_nodes"),
-                                .rdma = part(line, "rdma"),
-                                .queue_pairs = part(line, "queue_pairs"),
-                                .log_bytes = part(line, "log_bytes"),
-                                .log_segments = part(line, "log_segments"),
-                                .fenced = part(line, "fenced")};
+            continue;
+        server->memory_nodes = i + 1;
+        server->memory[i] = (struct top_memory){.known = true,
+                                                .connected = part(line, "connected"),
+                                                .used = part(line, "used_bytes"),
+                                                .pool = part(line, "pool_bytes"),
+                                                .compute_nodes = part(line, "compute_nodes"),
+                                                .rdma = part(line, "rdma"),
+                                                .queue_pairs = part(line, "queue_pairs"),
+                                                .log_bytes = part(line, "log_bytes"),
+                                                .log_segments = part(line, "log_segments"),
+                                                .walk_percent = 100 * part_real(line, "walk_share"),
+                                                .walk_us = part_real(line, "walk_usec"),
+                                                .read_us = part_real(line, "walk_read_usec"),
+                                                .fenced = part(line, "fenced")};
     }
 }
 

@@ -149,6 +149,8 @@ static void print_memory(const struct top *top)
            "full", "logs MiB", "computes", "fenced");
     for (unsigned i = 0; i < teller->memory_nodes; i++) {
         const struct top_memory *line = &teller->memory[i];
+        if (!line->known)
+            continue;
         printf("%-12u %-12s %12.1f %12.1f %5.1f%% %9.1f %8" PRIu64 " %7" PRIu64 "\n", i,
                !line->connected ? "LOST"
                : line->rdma     ? "RDMA"
@@ -157,6 +159,24 @@ static void print_memory(const struct top *top)
                line->pool ? 100.0 * (double)line->used / (double)line->pool : 0.0,
                (double)line->log_bytes / 1048576, line->compute_nodes, line->fenced);
     }
+}
+
+/* What each server's selectors know of the memory nodes that they have measured. */
+static void print_walks(const struct top *top)
+{
+    bool begun = false;
+    for (unsigned i = 0; i < top->count; i++)
+        for (unsigned node = 0; top->servers[i].alive && node < top->servers[i].memory_nodes; node++) {
+            const struct top_memory *line = &top->servers[i].memory[node];
+            if (line->walk_us == 0 && line->read_us == 0)
+                continue;
+            if (!begun)
+                printf("\n%-28s %12s %8s %9s %9s\n", "walks of", "memory node", "share", "walk us",
+                       "READ us");
+            begun = true;
+            printf("%-28.28s %12u %7.1f%% %9.1f %9.1f\n", top->servers[i].name, node, line->walk_percent,
+                   line->walk_us, line->read_us);
+        }
 }
 
 void top_print(const struct top *top)
@@ -169,6 +189,7 @@ void top_print(const struct top *top)
     print_those(top, logs, head_log, print_log);
     print_those(top, divides, head_cache, print_cache);
     print_memory(top);
+    print_walks(top);
     fflush(stdout);
 }
 
@@ -193,20 +214,24 @@ static json_t *log_json(const struct top_server *server)
                      (json_int_t)now->inherited, "degraded", (json_int_t)now->degraded);
 }
 
+static json_t *memory_json(const struct top_memory *memory, unsigned number)
+{
+    return json_pack("{s:i, s:b, s:I, s:I, s:b, s:I, s:I, s:I, s:f, s:f, s:f}", "node", (int)number,
+                     "connected", memory->connected, "used_bytes", (json_int_t)memory->used, "pool_bytes",
+                     (json_int_t)memory->pool, "rdma", memory->rdma, "queue_pairs",
+                     (json_int_t)memory->queue_pairs, "log_bytes", (json_int_t)memory->log_bytes,
+                     "log_segments", (json_int_t)memory->log_segments, "walk_percent", memory->walk_percent,
+                     "walk_us", memory->walk_us, "read_us", memory->read_us);
+}
+
 static json_t *server_json(const struct top_server *server)
 {
     if (!server->alive)
         return json_pack("{s:s, s:b, s:s}", "server", server->name, "alive", 0, "trouble", server->trouble);
     json_t *memory = json_array();
     for (unsigned i = 0; i < server->memory_nodes; i++)
-        json_array_append_new(memory,
-                              json_pack("{s:i, s:b, s:I, s:I, s:b, s:I, s:I, s:I}", "node", (int)i,
-                                        "connected", server->memory[i].connected, "used_bytes",
-                                        (json_int_t)server->memory[i].used, "pool_bytes",
-                                        (json_int_t)server->memory[i].pool, "rdma", server->memory[i].rdma,
-                                        "queue_pairs", (json_int_t)server->memory[i].queue_pairs, "log_bytes",
-                                        (json_int_t)server->memory[i].log_bytes, "log_segments",
-                                        (json_int_t)server->memory[i].log_segments));
+        if (server->memory[i].known)
+            json_array_append_new(memory, memory_json(&server->memory[i], i));
     return json_pack(
         "{s:s, s:b, s:I, s:f, s:f, s:I, s:I, s:f, s:I, s:o, s:s, s:I, s:I, s:f, s:f, s:I, s:I, s:o, s:o}",
         "server", server->name, "alive", 1, "clients", (json_int_t)server->now.clients,

@@ -68,6 +68,10 @@ struct journal_record {
 };
 /* A result other than 0 ends the opening and is returned. */
 typedef int journal_visit_function(void *context, const struct journal_record *record, struct error *error);
+/* For visitors that do not take a record at once: the opening has told all records, or meets an error of its
+ * own behind those that it has told, and nothing is changed yet. A result other than 0 is of an earlier
+ * record, and is returned in place of the opening's own error. May be called several times. */
+typedef int journal_settle_function(void *context, struct error *error);
 
 /* What an opening has found, beside records. */
 struct journal_report {
@@ -79,6 +83,7 @@ typedef void journal_loss_function(void *context, uint64_t from, uint64_t to, co
 
 struct journal_reader {
     journal_visit_function *visit; /* any may be NULL */
+    journal_settle_function *settle;
     journal_loss_function *loss;
     void *context;
     struct journal_report report; /* set */

@@ -310,6 +310,14 @@ static int read_records(struct reading *reading, uint64_t limit, bool last)
     return status;
 }
 
+/* What the visitor says of the records that it was told, before their files are changed; else the status. */
+static int settle(struct reading *reading, int status)
+{
+    struct error earlier = {0};
+    const int found = reading->told->settle ? reading->told->settle(reading->told->context, &earlier) : 0;
+    return found ? error_set(reading->error, found, "%s", earlier.text) : status;
+}
+
 /* ---- the last file ---- */
 
 /* D13: writes again all bytes that no record calls synced, and syncs them: a sync that failed in an earlier
@@ -388,6 +396,7 @@ static int read_last(struct reading *reading)
     int status = find_synced(reading, offset_of(reading, reading->position), &synced);
     if (!status)
         status = read_records(reading, synced, true);
+    status = settle(reading, status);
     if (!status)
         status = cut_tail(reading);
     return status ? status : write_again(reading, synced);
@@ -525,7 +534,7 @@ int journal_read(struct disk *disk, const struct journal_options *options, struc
     if (!status)
         status = remove_unneeded(&reading);
     if (!status)
-        status = read_all(&reading);
+        status = settle(&reading, read_all(&reading));
     if (!status)
         status = keep_files(&reading, found);
     told->report.files = reading.count;

@@ -79,7 +79,7 @@ int manifest_read_prepared(struct disk *disk, const struct manifest *manifest, s
 static int check_owner(const struct disk *disk, const struct manifest *manifest, uint64_t cluster,
                        uint32_t node, uint32_t nodes, struct error *error)
 {
-    if (manifest->cluster == cluster && manifest->node == node && manifest->nodes == nodes)
+    if (manifest->cluster == cluster && manifest->node == node && manifest->nodes >= nodes)
         return 0;
     return error_set(error, BANYAN_EINVAL,
                      "manifest in %.40s is of memory node %" PRIu32 " of %" PRIu32 " of cluster %016" PRIx64

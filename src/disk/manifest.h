@@ -12,16 +12,21 @@
  * little-endian.
  *
  *   header  0  8  "BNYNMNFT"
- *           8  4  version: 1
+ *           8  4  version: 2; 1 where the directory has no token and nothing is noted of others
  *          12  4  bytes of the whole file
  *          16  8  the cluster
  *          24  4  the memory node's number
- *          28  4  memory nodes of the cluster
+ *          28  4  memory nodes that the cluster has had, or is going to have: at least that many
  *          32  8  serial: 1 for the first manifest, one more for each
  *          40  8  the checkpoint's number; 0: there is none
  *          48  8  the journal's position up to which it is needed no more
  *          56  4  parts
  *          60  4  CRC32C of the bytes before; it stays here in all versions
+ *   tokens  0  8  the directory's token; only in version 2, as the joins
+ *           8  4  joins,  12  4  0
+ *   join    0  4  the number of a memory node that joined, or was to; ascending
+ *           4  4  enum manifest_join_state
+ *           8  8  the token of its directory; 0: of several
  *   part    0  1  bytes of its file's name
  *           1  1  bytes of the lower bound; 0: the part begins with the first key
  *           2  1  bytes of the upper bound
@@ -38,13 +43,14 @@
 
 #include "disk/disk.h"
 
-#define MANIFEST_VERSION   1u
+#define MANIFEST_VERSION   2u
 #define MANIFEST_NAME      "manifest"
 #define MANIFEST_NEW       "manifest.new"
 #define MANIFEST_PREPARED  "manifest.prepared"
 #define MANIFEST_PREFIX    "checkpoint-" /* of the names of parts */
 #define MANIFEST_KEY_MAX   255u
 #define MANIFEST_PARTS_MAX 65536u
+#define MANIFEST_JOINS_MAX 96u /* numbers of memory nodes that can be noted */
 
 struct manifest_part {
     char name[DISK_NAME_MAX + 1];
@@ -54,17 +60,39 @@ struct manifest_part {
     uint8_t lower[MANIFEST_KEY_MAX], upper[MANIFEST_KEY_MAX];
 };
 
+/*
+ * TOKENS. A number that was meant for a memory node goes to another one if the first one's join fails, and
+ * then there are two directories of that number. So each directory has a token, and all members note the
+ * token of one that is to join beside its number, and once more when it has joined (memory/cluster.h lists
+ * it). The first note says only who was to: a join that fails leaves it, and the next one makes it `several`,
+ * also where both are under way at once. The second one is made for the one that is listed, and stays.
+ */
+enum manifest_join_state {
+    MANIFEST_JOIN_NONE,    /* nothing is known of that number */
+    MANIFEST_JOIN_MEANT,   /* one directory, which was to join */
+    MANIFEST_JOIN_SEVERAL, /* several: one of them may have joined; or one without a token */
+    MANIFEST_JOIN_DONE,    /* it has joined */
+    MANIFEST_JOIN_STATES
+};
+
+struct manifest_join {
+    uint32_t state; /* enum manifest_join_state */
+    uint64_t token; /* 0: as the directory has none, which an earlier release began; or of several */
+};
+
 struct manifest {
-    uint64_t cluster;
+    uint64_t cluster, token; /* token: of the directory, random; 0: an earlier release began it */
     uint32_t node, nodes;
+    struct manifest_join joins[MANIFEST_JOINS_MAX]; /* by the numbers of other memory nodes */
     uint64_t serial, checkpoint, position;
     uint32_t part_count;
     struct manifest_part *parts; /* owned by what manifest_open has filled */
 };
 
-/* The directory's manifest, which must be of this cluster and memory node. Removes what is left of changes
- * that were cut. BANYAN_ENOTFOUND: there is none; BANYAN_EINVAL: it is another's; BANYAN_EVERSION;
- * BANYAN_ECORRUPT: it, or a part of the checkpoint, is damaged or missing. */
+/* The directory's manifest, which must be of this cluster and memory node, and of `nodes` memory nodes or
+ * more (some may have joined). Removes what is left of changes that were cut. BANYAN_ENOTFOUND: there is
+ * none; BANYAN_EINVAL: it is another's; BANYAN_EVERSION; BANYAN_ECORRUPT: it, or a part of the checkpoint, is
+ * damaged or missing. */
 int manifest_open(struct disk *disk, uint64_t cluster, uint32_t node, uint32_t nodes,
                   struct manifest *manifest, struct error *error);
 /* The same where the next one may have been prepared: then that one, and its parts, stay too, and have to be
@@ -91,6 +119,17 @@ int manifest_prepare(struct disk *disk, const struct manifest *old, struct manif
 /* Removes the prepared one, and its parts that `now` does not name. Also if there is none. */
 int manifest_forget(struct disk *disk, const struct manifest *now, const struct manifest *prepared,
                     struct error *error);
+
+/* Notes that the directory with this token is to join as memory node `node`, or has. It changes this struct
+ * alone. BANYAN_EEXIST: the number is that of another one, which has joined; BANYAN_EINVAL: there is no such
+ * number. */
+int manifest_join_note(struct manifest *manifest, uint32_t node, uint64_t token, bool joined);
+/* Whether that is noted there, or more than that. */
+bool manifest_join_stands(const struct manifest_join *join, uint64_t token, bool joined);
+/* Whether the note is sure that a directory with this token is not that memory node's. A first note is so
+ * where no other one can have followed it unheard: in memory node 0's manifest, which is told last, and of
+ * each join (`home`). */
+bool manifest_join_denies(const struct manifest_join *join, uint64_t token, bool home);
 
 /* The file's bytes. `*bytes` is the caller's, from malloc. BANYAN_EINVAL: a part that cannot be. */
 int manifest_encode(const struct manifest *manifest, uint8_t **bytes, size_t *length, struct error *error);

@@ -63,6 +63,7 @@ struct durable {
     bool full;        /* the disk has no room, and the log says so */
     bool cramped;     /* the journal waits for a checkpoint */
     uint64_t pass_ns; /* how long the last pass took */
+    uint64_t passing; /* atomic: when the pass that is under way began; 0: none is */
     bool quick;       /* atomic: the last pass was no longer than a server's thread may be held up */
     /* Where the checkpoint is. Any thread sets ASKED; the keeper sets RUNS, and the thread that writes
      * begins; that one sets WRITTEN or BROKEN, and the keeper ends it. */
@@ -210,7 +211,9 @@ int durable_load_begin(struct durable *durable, struct error *error)
 
 static int journal_begin_life(struct durable *durable, struct persist_replay *replay, struct error *error)
 {
-    struct journal_reader reader = {.visit = replay ? persist_replay_record : NULL, .context = replay};
+    struct journal_reader reader = {.visit = replay ? persist_replay_record : NULL,
+                                    .settle = replay ? persist_replay_settle : NULL,
+                                    .context = replay};
     const uint64_t limit = durable->options.limit_bytes, file = limit / 32;
     const struct journal_options options = {.cluster = durable->manifest.cluster,
                                             .node = 0,
@@ -235,6 +238,8 @@ static int load(struct durable *durable, uint64_t *keys, struct error *error)
     const struct durable_pools *pools = &durable->pools;
     struct recovery_source source = {.disk = durable->disk, .manifest = &durable->manifest, .index = INDEX};
     int status = persist_replay_create(&source.replay, &durable->disk, 1, error);
+    if (!status)
+        status = persist_replay_threads(source.replay, pools->threads, error);
     if (!status)
         status = journal_begin_life(durable, source.replay, error);
     if (!status)
@@ -531,7 +536,9 @@ static void lead_pass(struct durable *durable, pass_function *pass)
 {
     struct error error = {0};
     const uint64_t begun = task_now();
+    atomic_store_relaxed(&durable->passing, begun); /* for messages */
     int status = pass(durable->keeper, durable->keeps.session.store, &error);
+    atomic_store_relaxed(&durable->passing, 0); /* as above */
     durable->pass_ns = task_now() - begun;
     durable->status = status;
     durable->cramped = status == BANYAN_EBUSY;
@@ -634,7 +641,7 @@ static void threads_end(struct durable *durable)
 {
     atomic_store_release(&durable->stopping, true); /* a flag that orders nothing else */
     if (durable->keeps.thread) {
-        feed_wake(durable->feed);
+        feed_stop(durable->feed);
         thread_join(durable->keeps.thread);
         durable->keeps.thread = NULL;
     }
@@ -655,8 +662,10 @@ int durable_stop(struct durable *durable, struct error *error)
     if (save_state(durable) == SAVE_WRITTEN || save_state(durable) == SAVE_BROKEN)
         save_end(durable, &durable->keeps);
     status = feed_error(durable->feed, error);
-    if (status != BANYAN_EUNKNOWN) /* a disk that is full or slow may take it now */
+    atomic_store_relaxed(&durable->passing, task_now()); /* for messages */
+    if (status != BANYAN_EUNKNOWN)                       /* a disk that is full or slow may take it now */
         status = keeper_pass_beyond(durable->keeper, durable->keeps.session.store, error);
+    atomic_store_relaxed(&durable->passing, 0); /* as above */
     feed_lead_end(durable->feed);
     if (!status && feed_missed(durable->feed))
         status = error_set(error, BANYAN_ENOSPC, "%s: there was no room for them", disk_path(durable->disk));
@@ -709,6 +718,12 @@ bool durable_always(const struct durable *durable)
 struct feed *durable_feed(struct durable *durable)
 {
     return durable->feed;
+}
+
+uint64_t durable_waits(const struct durable *durable)
+{
+    const uint64_t began = atomic_load_relaxed(&durable->passing), now = task_now(); /* for messages */
+    return began && now > began ? now - began : 0;
 }
 
 bool durable_safe(const struct durable *durable, uint64_t ticket)

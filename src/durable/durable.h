@@ -1,7 +1,7 @@
 /*
  * durable.h - level disk of a server that has its memory nodes in its own process: its directory, the
  * keeper's thread and the one that writes checkpoints, and what a start finds (docs/internals/durability.md,
- * K1 to K7). For `banyan serve`. Order of the calls:
+ * K1 to K8). For `banyan serve`. Order of the calls:
  *
  *     durable_open        the directory: whose it is, and whether it holds anything
  *     durable_load_begin  only where the pools do not hold what the directory does: before they are made
@@ -111,6 +111,9 @@ struct durable_stats {
 };
 /* Any thread. */
 void durable_stats(struct durable *durable, struct durable_stats *stats);
+
+/* Any thread: for how long the pass that is under way has been, ns; 0: none is. */
+uint64_t durable_waits(const struct durable *durable);
 
 /* Any thread, before durable_stop: from now on no change waits for a disk that has no room. */
 void durable_end(struct durable *durable);

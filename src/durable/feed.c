@@ -26,10 +26,12 @@ struct feed_lane {
     /* guarded by the lock: */
     uint8_t *bytes; /* owned */
     uint32_t used, count;
-    uint64_t taken; /* the last pass that took it */
-    uint64_t since; /* when the first of them was marked */
+    uint32_t doubtful; /* its first bytes: see feed_doubt */
+    uint64_t taken;    /* the last pass that took it */
+    uint64_t since;    /* when the first of them was marked */
     uint64_t marks;
-    uint8_t *spare; /* owned: the keeper's */
+    uint8_t *spare;              /* owned: the leader's */
+    struct feed_taken taken_now; /* the leader's, with the spare bytes */
 } __attribute__((aligned(64)));
 
 struct feed_waiter {
@@ -49,6 +51,7 @@ struct feed {
     uint64_t progress;       /* atomic: when the disk took something last */
     uint32_t room;           /* atomic: bytes that a lane takes at the moment */
     uint32_t ends, missed;   /* atomic: the server ends; a mark was given up */
+    uint32_t stopped;        /* atomic: the keeper sleeps no more */
     uint64_t waits, wait_ns; /* atomic, statistics */
     struct bell keeper;      /* rung: it is to go on */
     struct spinlock lock;
@@ -85,7 +88,7 @@ int feed_create(struct feed **out, const struct feed_options *options, struct er
         feed->options.lane_bytes = options->lane_bytes ? options->lane_bytes : LANE_BYTES;
         feed->options.wait_ns = options->wait_ns ? options->wait_ns : WAIT_NS;
         feed->room = feed->options.lane_bytes;
-        assert(feed->options.lane_bytes > KEY_MAX);
+        assert(feed->options.lane_bytes >= FEED_ENTRY_HEADER + KEY_MAX);
         feed->lanes = aligned_alloc(64, options->lanes * sizeof *feed->lanes);
         if (feed->lanes)
             memset(feed->lanes, 0, options->lanes * sizeof *feed->lanes);
@@ -117,14 +120,26 @@ void feed_wake(struct feed *feed)
     bell_ring(&feed->keeper);
 }
 
+void feed_stop(struct feed *feed)
+{
+    atomic_store_release(&feed->stopped, 1); /* before it is rung */
+    feed_wake(feed);
+}
+
+static bool stopped(const struct feed *feed)
+{
+    return atomic_load_acquire(&feed->stopped); /* acquire: behind the ring that the keeper took, if it did */
+}
+
 void feed_sleep(struct feed *feed, uint64_t most_ns)
 {
     const uint64_t begun = task_now();
     if (!most_ns) {
-        bell_wait(&feed->keeper);
+        if (!stopped(feed))
+            bell_wait(&feed->keeper);
         return;
     }
-    while (!bell_take(&feed->keeper) && task_now() - begun < most_ns)
+    while (!bell_take(&feed->keeper) && !stopped(feed) && task_now() - begun < most_ns)
         task_sleep(SLEEP_NS);
 }
 
@@ -319,33 +334,77 @@ static bool room_wait(struct feed *feed, struct feed_lane *lane, uint32_t bytes)
     return room;
 }
 
+uint32_t feed_entry_name(uint8_t *entry, const void *key, size_t length)
+{
+    memcpy(entry, (const uint8_t[FEED_ENTRY_HEADER]){(uint8_t)length}, FEED_ENTRY_HEADER);
+    memcpy(entry + FEED_ENTRY_HEADER, key, length);
+    return FEED_ENTRY_HEADER + (uint32_t)length;
+}
+
+/* The same with the value. */
+static uint32_t entry_put(uint8_t *entry, const void *key, size_t length, const struct store_value *value)
+{
+    const uint16_t bytes = (uint16_t)value->length;
+    const uint8_t flags = FEED_VALUE | (value->expires ? FEED_EXPIRES : 0);
+    uint8_t *to = entry + FEED_ENTRY_HEADER;
+    entry[0] = (uint8_t)length;
+    entry[1] = flags;
+    memcpy(entry + 2, &bytes, sizeof bytes);
+    if (value->expires) {
+        memcpy(to, &value->expires, sizeof value->expires);
+        to += sizeof value->expires;
+    }
+    memcpy(to, key, length);
+    if (bytes)
+        memcpy(to + length, value->bytes, bytes);
+    return (uint32_t)(to - entry) + (uint32_t)length + bytes;
+}
+
+/* The bytes of the entry if it has the value, at most. */
+static uint32_t entry_room(size_t length, const struct store_value *value)
+{
+    return FEED_ENTRY_HEADER + (uint32_t)length + (value ? 8u + (uint32_t)value->length : 0);
+}
+
+/* Notes the key, with the value unless that is NULL. False: the lane has no room, or the disk is late. */
+static bool note(struct feed_writer *writer, const void *key, size_t length, const struct store_value *value)
+{
+    struct feed *feed = writer->feed;
+    struct feed_lane *lane = &feed->lanes[writer->lane];
+    assert(length <= KEY_MAX);
+    if (value && value->length > FEED_VALUE_MAX)
+        value = NULL;
+    spinlock_lock(&lane->lock);
+    const uint32_t used = lane->used, most = lane_room(feed);
+    const bool room = used + entry_room(length, value) <= most && !late(feed);
+    if (room) {
+        lane->used += value ? entry_put(lane->bytes + used, key, length, value)
+                            : feed_entry_name(lane->bytes + used, key, length);
+        if (!lane->count++)
+            lane->since = task_now();
+        lane->marks++;
+        if (writer->ticket != UINT64_MAX) /* an earlier one was given up, and is not forgotten */
+            writer->ticket = lane->taken + 1;
+    }
+    const bool half = used < most / 2 && lane->used >= most / 2;
+    spinlock_unlock(&lane->lock);
+    if (half)
+        feed_wake(feed);
+    return room;
+}
+
+bool feed_mark_value(void *context, const void *key, size_t length, const struct store_value *value)
+{
+    return note(context, key, length, value);
+}
+
 void feed_mark(void *context, const void *key, size_t length)
 {
     struct feed_writer *writer = context;
     struct feed *feed = writer->feed;
-    struct feed_lane *lane = &feed->lanes[writer->lane];
-    const uint32_t bytes = (uint32_t)length + 1;
-    assert(length <= KEY_MAX);
-    for (;;) {
-        spinlock_lock(&lane->lock);
-        const uint32_t used = lane->used;
-        const uint32_t most = lane_room(feed);
-        const bool room = used + bytes <= most && !late(feed);
-        if (room) {
-            lane->bytes[used] = (uint8_t)length;
-            memcpy(lane->bytes + used + 1, key, length);
-            lane->used = used + bytes;
-            if (!lane->count++)
-                lane->since = task_now();
-            lane->marks++;
-            writer->ticket = lane->taken + 1;
-        }
-        spinlock_unlock(&lane->lock);
-        if (room && used < most / 2 && used + bytes >= most / 2)
-            feed_wake(feed);
-        if (room)
-            return;
-        if (!room_wait(feed, lane, bytes)) {        /* given up: the next life makes a checkpoint (K5) */
+    while (!note(writer, key, length, NULL)) {
+        if (!room_wait(feed, &feed->lanes[writer->lane], FEED_ENTRY_HEADER + (uint32_t)length)) {
+            /* given up: the next life makes a checkpoint (K5) */
             atomic_store_release(&feed->missed, 1); /* before the task that marks ends */
             writer->ticket = UINT64_MAX;
             return;
@@ -429,29 +488,46 @@ unsigned feed_lanes(const struct feed *feed)
     return feed->options.lanes;
 }
 
+/* Under the lane's lock. */
+static void lane_take(struct feed *feed, struct feed_lane *lane, uint64_t pass)
+{
+    uint8_t *full = lane->bytes;
+    const uint64_t oldest = atomic_load_relaxed(&feed->oldest); /* the leader's own */
+    if (lane->count && (!oldest || lane->since < oldest))
+        atomic_store_relaxed(&feed->oldest, lane->since); /* a hint */
+    lane->bytes = lane->spare;
+    lane->spare = full;
+    lane->taken_now = (struct feed_taken){full, lane->used, lane->count, lane->doubtful};
+    lane->used = lane->count = lane->doubtful = 0;
+    lane->taken = pass;
+}
+
 uint64_t feed_begin(struct feed *feed)
 {
     assert(feed->leader != LEADER_NONE); /* it changes only when the leader, who calls this, lets go */
-    return atomic_add_release(&feed->pass, 1) + 1; /* release: with the lanes that earlier passes took */
+    for (unsigned i = 0; i < feed->options.lanes; i++) /* nothing else holds one and wants another */
+        spinlock_lock(&feed->lanes[i].lock);
+    /* Release: with the lanes that earlier passes took. */
+    const uint64_t pass = atomic_add_release(&feed->pass, 1) + 1;
+    for (unsigned i = 0; i < feed->options.lanes; i++) {
+        lane_take(feed, &feed->lanes[i], pass);
+        spinlock_unlock(&feed->lanes[i].lock);
+    }
+    return pass;
 }
 
-void feed_take(struct feed *feed, unsigned number, const uint8_t **bytes, uint32_t *used, uint32_t *count)
+struct feed_taken feed_taken(const struct feed *feed, unsigned number)
 {
-    struct feed_lane *lane = &feed->lanes[number];
-    spinlock_lock(&lane->lock);
-    uint8_t *full = lane->bytes;
-    lane->bytes = lane->spare;
-    lane->spare = full;
-    *bytes = full;
-    *used = lane->used;
-    *count = lane->count;
-    const uint64_t since = lane->count ? lane->since : 0;
-    lane->used = lane->count = 0;
-    lane->taken = atomic_load_relaxed(&feed->pass); /* the leader's own */
-    spinlock_unlock(&lane->lock);
-    const uint64_t oldest = atomic_load_relaxed(&feed->oldest); /* the leader's own */
-    if (since && (!oldest || since < oldest))
-        atomic_store_relaxed(&feed->oldest, since); /* a hint */
+    return feed->lanes[number].taken_now;
+}
+
+void feed_doubt(struct feed *feed)
+{
+    for (unsigned i = 0; i < feed->options.lanes; i++) {
+        spinlock_lock(&feed->lanes[i].lock); /* a mark behind this one is newer than all that was read */
+        feed->lanes[i].doubtful = feed->lanes[i].used;
+        spinlock_unlock(&feed->lanes[i].lock);
+    }
 }
 
 void feed_done(struct feed *feed, uint64_t pass)

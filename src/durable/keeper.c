@@ -1,4 +1,4 @@
-/* keeper.c - passes: from names in the feed to values in the journal; see keeper.h. */
+/* keeper.c - passes: from what the feed has to values in the journal; see keeper.h. */
 #include "durable/keeper.h"
 
 #include <assert.h>
@@ -11,7 +11,9 @@
 #include "persist/format.h"
 
 #define SEEN_LEAST  256u
-#define LIMIT_SPARE 8u /* a part of the limit that is neither the journal's nor a checkpoint's: 1 / this */
+#define SIFT_BATCH  512u /* entries */
+#define AHEAD       8u   /* keys whose places in the table are asked for before they are looked at */
+#define LIMIT_SPARE 8u   /* a part of the limit that is neither the journal's nor a checkpoint's: 1 / this */
 
 /* ---- life ---- */
 
@@ -36,6 +38,7 @@ void keeper_destroy(struct keeper *keeper)
         return;
     free(keeper->record);
     free(keeper->names);
+    free(keeper->past);
     free(keeper->seen);
     free(keeper);
 }
@@ -109,6 +112,7 @@ static int record_end(struct keeper *keeper, struct error *error)
         return status;
     keeper->used = 0;
     keeper->record_from = keeper->batch_from;
+    keeper->from = keeper->at;
     return 0;
 }
 
@@ -158,26 +162,32 @@ static void rest(const struct keeper *keeper)
         task_yield();
 }
 
-/* ---- names ---- */
+/* ---- what was marked ---- */
 
-static uint64_t *seen_place(struct keeper *keeper, const uint8_t *name)
+/* Where the search for the entry's key begins. */
+static uint64_t seen_first(const struct keeper *keeper, const uint8_t *entry)
 {
-    const struct format_key key = {name + 1, name[0]};
-    uint64_t at = format_key_hash(key) & (keeper->seen_room - 1);
+    return format_key_hash((struct format_key){entry + feed_entry_key(entry), entry[0]}) &
+           (keeper->seen_room - 1);
+}
+
+static uint8_t **seen_place(struct keeper *keeper, const uint8_t *entry, uint64_t at)
+{
+    const uint8_t *key = entry + feed_entry_key(entry);
     while (keeper->seen[at]) {
-        const uint8_t *other = keeper->names + keeper->seen[at] - 1;
-        if (other[0] == name[0] && !memcmp(other + 1, name + 1, name[0]))
+        const uint8_t *other = keeper->seen[at];
+        if (other[0] == entry[0] && !memcmp(other + feed_entry_key(other), key, entry[0]))
             break;
         at = (at + 1) & (keeper->seen_room - 1);
     }
     return &keeper->seen[at];
 }
 
-/* Room for so many names, and for the table that finds those that stand twice. */
-static bool names_reserve(struct keeper *keeper, uint64_t bytes, uint64_t names)
+/* Room for so many bytes of names, and for the table of so many keys. */
+static bool reserve(struct keeper *keeper, uint64_t bytes, uint64_t keys)
 {
     uint64_t room = SEEN_LEAST;
-    while (room < 2 * names)
+    while (room < 2 * keys)
         room *= 2;
     if (bytes > keeper->names_room) {
         uint8_t *grown = realloc(keeper->names, bytes);
@@ -195,38 +205,142 @@ static bool names_reserve(struct keeper *keeper, uint64_t bytes, uint64_t names)
         return false;
     keeper->seen_room = room; /* a small pass uses a small part, so that clearing it costs little */
     memset(keeper->seen, 0, room * sizeof *keeper->seen);
-    for (uint64_t at = 0; at < keeper->names_used; at += 1u + keeper->names[at])
-        *seen_place(keeper, keeper->names + at) = at + 1;
     return true;
 }
 
-/* Adds the lane's names that are not there yet to those that an earlier pass could not copy, if there are
- * any. */
-static int names_take(struct keeper *keeper, unsigned lane, struct error *error)
+/* Whether the entry is of the last pass, which has read the key's value. */
+static bool is_past(const struct keeper *keeper, const uint8_t *entry)
 {
-    const uint8_t *bytes;
-    uint32_t used, names;
-    feed_take(keeper->parts.feed, lane, &bytes, &used, &names);
-    if (!names)
-        return 0;
-    if (!names_reserve(keeper, keeper->names_used + used, keeper->names_count + names))
+    return keeper->past_used && entry >= keeper->past && entry < keeper->past + keeper->past_used;
+}
+
+/* Says of each key that the lane has which entry stands for it. Where all its marks are of one lane that is
+ * the last of them, and its value is the newest, unless the last pass may have read one that is newer. Of
+ * marks of other lanes, and of names that an earlier pass could not copy, it is not known which came first,
+ * so the value is read (K8). */
+static void lane_sift(struct keeper *keeper, const struct feed_taken *taken)
+{
+    uint8_t *const end = taken->bytes + taken->used, *ahead = taken->bytes;
+    uint64_t first[AHEAD];
+    uint32_t met = 0, asked = 0;
+    for (uint8_t *entry = taken->bytes; entry < end; entry += feed_entry_bytes(entry)) {
+        for (; ahead < end && asked < met + AHEAD; ahead += feed_entry_bytes(ahead)) {
+            first[asked % AHEAD] = seen_first(keeper, ahead);
+            __builtin_prefetch(&keeper->seen[first[asked++ % AHEAD]], 1);
+        }
+        const uint64_t at = first[met++ % AHEAD];
+        if (met % SIFT_BATCH == 0)
+            rest(keeper);
+        const bool doubtful = entry < taken->bytes + taken->doubtful;
+        uint8_t **place = seen_place(keeper, entry, at), *other = *place;
+        const bool past = other && is_past(keeper, other);
+        if (other && !past && (other < taken->bytes || other >= end)) {
+            other[1] |= FEED_READ;
+            entry[1] |= FEED_GONE;
+            continue;
+        }
+        if (doubtful && (keeper->doubt || past || (other && other[1] & FEED_READ)))
+            entry[1] |= FEED_READ;
+        if (other && !past)
+            other[1] |= FEED_GONE;
+        *place = entry;
+    }
+}
+
+static void names_seen(struct keeper *keeper, uint8_t *names, uint64_t used)
+{
+    for (uint64_t at = 0; at < used; at += feed_entry_bytes(names + at)) /* NULL where there are none */
+        *seen_place(keeper, names + at, seen_first(keeper, names + at)) = names + at;
+}
+
+static int sift(struct keeper *keeper, struct error *error)
+{
+    const struct feed *feed = keeper->parts.feed;
+    uint64_t bytes = keeper->names_used, keys = keeper->names_count + keeper->past_count;
+    for (unsigned lane = 0; lane < feed_lanes(feed); lane++) {
+        const struct feed_taken taken = feed_taken(feed, lane);
+        bytes += taken.used;
+        keys += taken.count;
+    }
+    if (!reserve(keeper, bytes, keys))
         return error_set(error, BANYAN_EUNKNOWN,
                          "no memory for the names of changed keys: they are not kept");
-    for (uint32_t at = 0, met = 0; at < used; at += 1u + bytes[at]) {
-        if (++met % KEEPER_BATCH == 0)
-            rest(keeper);
-        uint64_t *place = seen_place(keeper, bytes + at);
-        if (*place)
-            continue;
-        memcpy(keeper->names + keeper->names_used, bytes + at, 1u + bytes[at]);
-        *place = keeper->names_used + 1;
-        keeper->names_used += 1u + bytes[at];
-        keeper->names_count++;
+    names_seen(keeper, keeper->past, keeper->past_used);
+    names_seen(keeper, keeper->names,
+               keeper->names_used); /* of a pass that failed; then there are no others */
+    for (unsigned lane = 0; lane < feed_lanes(feed); lane++) {
+        const struct feed_taken taken = feed_taken(feed, lane);
+        lane_sift(keeper, &taken);
     }
     return 0;
 }
 
-/* ---- values ---- */
+/* The value of the entry's key is to be read; there is room for that. */
+static void names_add(struct keeper *keeper, uint8_t *entry)
+{
+    keeper->names_used +=
+        feed_entry_name(keeper->names + keeper->names_used, entry + feed_entry_key(entry), entry[0]);
+    keeper->names_count++;
+    entry[1] |= FEED_GONE; /* the name stands for it */
+}
+
+static int entry_copy(struct keeper *keeper, uint8_t *entry, struct error *error)
+{
+    const uint32_t at = feed_entry_key(entry);
+    if (entry[1] & FEED_GONE)
+        return 0;
+    if (!(entry[1] & FEED_VALUE) || entry[1] & FEED_READ) {
+        names_add(keeper, entry);
+        return 0;
+    }
+    struct store_value value = {.bytes = entry + at + entry[0], .length = feed_entry_value(entry)};
+    if (entry[1] & FEED_EXPIRES)
+        memcpy(&value.expires, entry + FEED_ENTRY_HEADER, sizeof value.expires);
+    return value_add(keeper, entry + at, entry[0], &value, error);
+}
+
+/* From the place on: copies all entries that have their values, and collects the names of the others. With
+ * `keep` the names of all of them. */
+static int entries_go(struct keeper *keeper, struct keeper_place place, bool keep, struct error *error)
+{
+    int status = 0;
+    uint32_t met = 0;
+    for (keeper->at = place; keeper->at.lane < feed_lanes(keeper->parts.feed);
+         keeper->at = (struct keeper_place){keeper->at.lane + 1, 0}) {
+        const struct feed_taken taken = feed_taken(keeper->parts.feed, keeper->at.lane);
+        while (!status && keeper->at.offset < taken.used) {
+            uint8_t *entry = taken.bytes + keeper->at.offset;
+            if (!keeper->used)
+                keeper->from = keeper->at;
+            if (!keep)
+                status = entry_copy(keeper, entry, error);
+            else if (!(entry[1] & FEED_GONE))
+                names_add(keeper, entry);
+            if (!status)
+                keeper->at.offset += feed_entry_bytes(entry);
+            if (++met % SIFT_BATCH == 0)
+                rest(keeper);
+        }
+        if (status)
+            break;
+    }
+    return status;
+}
+
+/* Copies what came with its value. What could not be copied is read by the next pass. */
+static int entries_copy(struct keeper *keeper, struct error *error)
+{
+    struct error ignored;
+    const struct keeper_place first = {0, 0};
+    int status = entries_go(keeper, first, false, error);
+    if (!status)
+        status = record_end(keeper, error);
+    if (status)
+        (void)entries_go(keeper, keeper->from, true, &ignored);
+    return status;
+}
+
+/* ---- values that are read ---- */
 
 static int value_failed(const struct store_item *item, struct store_session *session, struct error *error)
 {
@@ -270,9 +384,9 @@ static int names_copy(struct keeper *keeper, struct store_session *session, stru
         keeper->batch_from = at;
         if (!keeper->used)
             keeper->record_from = at;
-        for (; batch < KEEPER_BATCH && at < keeper->names_used; at += 1u + keeper->names[at])
-            items[batch++] =
-                (struct store_item){.key = keeper->names + at + 1, .key_length = keeper->names[at]};
+        for (; batch < KEEPER_BATCH && at < keeper->names_used; at += feed_entry_bytes(keeper->names + at))
+            items[batch++] = (struct store_item){.key = keeper->names + at + FEED_ENTRY_HEADER,
+                                                 .key_length = keeper->names[at]};
         status = items_add(keeper, session, items, batch, error);
         rest(keeper);
     }
@@ -287,7 +401,7 @@ static void names_forget_copied(struct keeper *keeper)
     memmove(keeper->names, keeper->names + from, keeper->names_used - from);
     keeper->names_used -= from;
     keeper->names_count = 0;
-    for (uint64_t at = 0; at < keeper->names_used; at += 1u + keeper->names[at])
+    for (uint64_t at = 0; at < keeper->names_used; at += feed_entry_bytes(keeper->names + at))
         keeper->names_count++;
     keeper->record_from = 0;
 }
@@ -296,6 +410,7 @@ static void names_forget_copied(struct keeper *keeper)
 
 static int pass_fail(struct keeper *keeper, int status, struct error *error)
 {
+    keeper->past_used = keeper->past_count = 0;
     if (keeper->names_used)
         names_forget_copied(keeper);
     if (status == BANYAN_EBUSY)
@@ -306,22 +421,39 @@ static int pass_fail(struct keeper *keeper, int status, struct error *error)
     return error->code;
 }
 
+/* All of them were copied. */
+static void names_past(struct keeper *keeper)
+{
+    uint8_t *names = keeper->past;
+    const uint64_t room = keeper->past_room;
+    keeper->past = keeper->names;
+    keeper->past_room = keeper->names_room;
+    keeper->past_used = keeper->names_used;
+    keeper->past_count = keeper->names_count;
+    keeper->names = names;
+    keeper->names_room = room;
+    keeper->names_used = keeper->names_count = 0;
+}
+
 int keeper_pass(struct keeper *keeper, struct store_session *session, struct error *error)
 {
     struct feed *feed = keeper->parts.feed;
-    const uint64_t pass = feed_begin(feed), begun = task_now();
-    int status = 0;
+    const uint64_t begun = task_now(), pass = feed_begin(feed);
     keeper->record_from = keeper->batch_from = 0;
-    for (unsigned lane = 0; lane < feed_lanes(feed) && !status; lane++)
-        status = names_take(keeper, lane, error);
     keeper->used = 0; /* of a pass that failed: its names are still there */
+    int status = sift(keeper, error);
+    if (!status)
+        status = entries_copy(keeper, error);
     if (!status)
         status = names_copy(keeper, session, error);
+    if (keeper->names_used)
+        feed_doubt(feed);
     if (!status)
         status = sync(keeper, error);
+    keeper->doubt = status;
     if (status)
         return pass_fail(keeper, status, error);
-    keeper->names_used = keeper->names_count = 0;
+    names_past(keeper);
     atomic_store_relaxed(&keeper->stats.journal_bytes, /* statistics */
                          journal_end(keeper->parts.journal) - journal_begin(keeper->parts.journal));
     feed_pace(feed, task_now() - begun);

@@ -1,6 +1,6 @@
 /*
  * keeper.h - keeps a store's keys on a disk: copies those that the feed names, with the values that they have
- * by then, into a journal; makes checkpoints, which end the journal's older part (rules K1 to K7,
+ * by then, into a journal; makes checkpoints, which end the journal's older part (rules K1 to K8,
  * docs/internals/durability.md). It is for a server that has its memory nodes in its own process: what it has
  * done is in their memory at once, so no owner's log is needed.
  *
@@ -8,8 +8,9 @@
  * another; keeper_pass blocks its thread on a real disk. THE CHECKPOINT is written by another task, with a
  * session of its own, between checkpoint_begin and checkpoint_end, which are the keeper's.
  *
- * COST, of a pass: a read of each key that was marked since the last one, once, however often it was changed;
- * its bytes in the journal. A sync: one write and one sync of the disk.
+ * COST, of a pass: for each key that was marked since the last one, however often it was changed, its bytes
+ * in the journal; and a read of it, unless its value came with the mark (K8). A sync: one write and one sync
+ * of the disk.
  */
 #ifndef DURABLE_KEEPER_H
 #define DURABLE_KEEPER_H

@@ -31,9 +31,10 @@ static bool list_fits(const struct fabric_list *list, bool masked_cas)
 /* This many commands cannot have too many bytes. */
 #define SHORT_LIST (FABRIC_LIST_BYTES_MAX / FABRIC_LENGTH_MAX)
 
-static inline bool list_valid(const struct fabric_list *list, const struct fabric_capabilities *capabilities)
+static inline bool list_valid(const struct fabric_list *list, const struct fabric *fabric)
 {
-    if (list->node >= capabilities->memory_nodes || list->count - 1u >= FABRIC_COMMANDS_MAX)
+    const struct fabric_capabilities *capabilities = &fabric->capabilities;
+    if (!fabric_membership(fabric, list->node) || list->count - 1u >= FABRIC_COMMANDS_MAX)
         return false;
     return __builtin_expect(list->count <= SHORT_LIST && capabilities->masked_cas, 1) ||
            list_fits(list, capabilities->masked_cas);
@@ -77,13 +78,14 @@ static inline int post(struct fabric_endpoint *endpoint, struct fabric_list *con
 static int execute_valid(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count,
                          struct fabric_cost *cost)
 {
-    const struct fabric_capabilities *capabilities = &endpoint->fabric->capabilities;
+    struct fabric *fabric = endpoint->fabric;
     struct fabric_list **valid = malloc(count * sizeof *valid);
     uint32_t valid_count = 0;
     int status = BANYAN_OK;
 
     for (uint32_t i = 0; i < count; i++) {
-        if (!list_valid(lists[i], capabilities))
+        if (!list_valid(lists[i], fabric) &&
+            (!fabric_learn(fabric, lists[i]->node) || !list_valid(lists[i], fabric)))
             lists[i]->status = BANYAN_EINVAL;
         else if (valid == NULL)
             lists[i]->status = BANYAN_ENOMEM;
@@ -101,9 +103,8 @@ static int execute_valid(struct fabric_endpoint *endpoint, struct fabric_list *c
 int fabric_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count,
                    struct fabric_cost *cost)
 {
-    const struct fabric_capabilities *capabilities = &endpoint->fabric->capabilities;
     /* One good list is the common case, and on an in-process backend it takes a few nanoseconds. */
-    if (__builtin_expect(count == 1 && list_valid(lists[0], capabilities), 1)) {
+    if (__builtin_expect(count == 1 && list_valid(lists[0], endpoint->fabric), 1)) {
         if (cost != NULL) {
             cost->round_trips++;
             count_list(cost, lists[0]);
@@ -113,7 +114,7 @@ int fabric_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *
     if (count == 0)
         return BANYAN_OK;
     for (uint32_t i = 0; i < count; i++)
-        if (__builtin_expect(!list_valid(lists[i], capabilities), 0))
+        if (__builtin_expect(!list_valid(lists[i], endpoint->fabric), 0))
             return execute_valid(endpoint, lists, count, cost);
     return post(endpoint, lists, count, cost);
 }
@@ -122,7 +123,7 @@ int fabric_call(struct fabric_endpoint *endpoint, uint16_t node, const void *req
                 void *reply, size_t capacity, size_t *reply_length, struct fabric_cost *cost)
 {
     *reply_length = 0;
-    if (node >= endpoint->fabric->capabilities.memory_nodes)
+    if (!fabric_membership(endpoint->fabric, node) && !fabric_learn(endpoint->fabric, node))
         return BANYAN_EINVAL;
     if (cost != NULL) {
         cost->round_trips++;
@@ -138,7 +139,7 @@ void fabric_calls(struct fabric_endpoint *endpoint, struct fabric_call *const *c
     for (uint32_t i = 0; i < count; i++) {
         calls[i]->reply_length = 0;
         calls[i]->status = BANYAN_ENOTSUP;
-        offered &= calls[i]->node < endpoint->fabric->capabilities.memory_nodes;
+        offered &= fabric_membership(endpoint->fabric, calls[i]->node) != FABRIC_NO_MEMBER;
     }
     if (count == 0 || !offered)
         return;
@@ -147,11 +148,15 @@ void fabric_calls(struct fabric_endpoint *endpoint, struct fabric_call *const *c
         cost->rpcs += count;
     }
     endpoint->fabric->ops->calls(endpoint, calls, count);
+    for (uint32_t i = 0; i < count && cost != NULL; i++) {
+        cost->bytes_written += calls[i]->length;
+        cost->bytes_read += calls[i]->reply_length;
+    }
 }
 
 enum fabric_durability fabric_durability(const struct fabric *fabric, uint16_t node)
 {
-    return fabric->ops->durability != NULL && node < fabric->capabilities.memory_nodes
+    return fabric->ops->durability != NULL && fabric_membership(fabric, node)
                ? fabric->ops->durability(fabric, node)
                : FABRIC_KEPT_IN_MEMORY;
 }
@@ -159,7 +164,7 @@ enum fabric_durability fabric_durability(const struct fabric *fabric, uint16_t n
 bool fabric_logs_on_disk(const struct fabric *fabric)
 {
     bool disk = false;
-    for (uint16_t node = 0; node < fabric->capabilities.memory_nodes && !disk; node++)
+    for (uint16_t node = 0; node < fabric_memory_nodes(fabric) && !disk; node++)
         disk = fabric_durability(fabric, node) >= FABRIC_KEPT_ON_DISK;
     return disk;
 }
@@ -184,7 +189,7 @@ int fabric_persist(struct fabric_endpoint *endpoint, const uint16_t *nodes, uint
                    struct fabric_cost *cost)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (nodes[i] >= endpoint->fabric->capabilities.memory_nodes)
+        if (!fabric_membership(endpoint->fabric, nodes[i]))
             return BANYAN_EINVAL;
     if (count == 0)
         return BANYAN_OK;
@@ -195,6 +200,18 @@ int fabric_persist(struct fabric_endpoint *endpoint, const uint16_t *nodes, uint
     if (endpoint->fabric->ops->persist != NULL)
         return endpoint->fabric->ops->persist(endpoint, nodes, count, statuses);
     return persist_by_calls(endpoint, nodes, count, statuses);
+}
+
+bool fabric_learn(struct fabric *fabric, uint16_t node)
+{
+    return fabric_membership(fabric, node) ||
+           (fabric->ops->cluster != NULL && node < fabric_memory_nodes_most(fabric) &&
+            fabric->ops->cluster->learn(fabric, node));
+}
+
+bool fabric_refresh(struct fabric *fabric)
+{
+    return fabric->ops->cluster == NULL || fabric->ops->cluster->refresh(fabric);
 }
 
 struct fabric_endpoint *fabric_endpoint_open(struct fabric *fabric, struct error *error)
@@ -225,13 +242,13 @@ void fabric_trouble(const struct fabric *fabric, uint16_t node, char *text, size
 {
     if (size > 0)
         text[0] = 0;
-    if (fabric->ops->trouble && node < fabric->capabilities.memory_nodes)
+    if (fabric->ops->trouble && fabric_membership(fabric, node))
         fabric->ops->trouble(fabric, node, text, size);
 }
 
 void fabric_give_up(struct fabric_endpoint *endpoint, uint16_t node)
 {
-    if (endpoint->fabric->ops->give_up && node < endpoint->fabric->capabilities.memory_nodes)
+    if (endpoint->fabric->ops->give_up && fabric_membership(endpoint->fabric, node))
         endpoint->fabric->ops->give_up(endpoint, node);
 }
 

@@ -125,13 +125,15 @@ struct fabric_cost {
     uint64_t round_trips; /* waits: one per fabric_execute, one per fabric_call */
     uint64_t lists, reads, writes, atomics, rpcs;
     uint64_t peer_calls;                /* to other compute nodes (peers.h) */
-    uint64_t bytes_read, bytes_written; /* payload; atomics count 8 written */
+    uint64_t bytes_read, bytes_written; /* payload, that of fabric_calls too; atomics count 8
+                                            written */
 };
 
-/* What a fabric can do and promises; fixed when it is opened. */
+/* What a fabric can do and promises; fixed when it is opened, but for which memory nodes there are. */
 struct fabric_capabilities {
     const char *backend;        /* "local", "sim", ... */
-    uint16_t memory_nodes;      /* nodes 0 .. memory_nodes-1 */
+    uint16_t memory_nodes;      /* atomic: all have lower numbers. It grows (fabric_memory_nodes) */
+    uint16_t memory_nodes_most; /* what it may become while the fabric is open: for the sizes of arrays */
     uint16_t compute_id;        /* 1 .. 65535: this compute node's name in lock words */
     uint32_t lock_width;        /* bytes of a lock word: 2 with masked CAS, else 8 */
     uint64_t lock_region_bytes; /* per memory node */
@@ -214,8 +216,18 @@ struct fabric_ops {
     int (*persist)(struct fabric_endpoint *, const uint16_t *nodes, uint32_t count, int *statuses);
     /* NULL: no memory node's CPU is worth asking, since reading its memory costs nothing. */
     void (*calls)(struct fabric_endpoint *, struct fabric_call *const *calls, uint32_t count);
+    /* NULL: all memory nodes that there are were there when the fabric was opened, and stay. */
+    const struct fabric_cluster_ops *cluster;
     /* NULL: no other compute node can reach this one's memory (peers.h). */
     const struct fabric_peer_ops *peers;
+};
+
+/* Memory nodes that join and leave. The functions of the same names below say what each does. */
+enum fabric_membership { FABRIC_NO_MEMBER, FABRIC_MEMBER, FABRIC_LEAVING };
+struct fabric_cluster_ops {
+    enum fabric_membership (*membership)(const struct fabric *, uint16_t node);
+    bool (*learn)(struct fabric *, uint16_t node);
+    bool (*refresh)(struct fabric *);
 };
 
 /* A memory node's pool as it is mapped here. */
@@ -234,6 +246,45 @@ struct fabric {
 struct fabric_endpoint {
     struct fabric *fabric;
 };
+
+/*
+ * WHICH MEMORY NODES THERE ARE. Numbers are below fabric_memory_nodes, which only grows; a number below it
+ * may be of none (any more). Nothing is posted to such a one: lists and calls there fail with BANYAN_EINVAL.
+ * A compute node may meet a link to a memory node that has joined a moment ago, of which it has not heard:
+ * then fabric_execute and fabric_call themselves learn of it first.
+ */
+static inline uint16_t fabric_memory_nodes(const struct fabric *fabric)
+{
+    /* acquire: what belongs to a memory node is there before its number */
+    return __atomic_load_n(&fabric->capabilities.memory_nodes, __ATOMIC_ACQUIRE);
+}
+/* What that may become while the fabric is open, for the sizes of arrays. */
+static inline uint16_t fabric_memory_nodes_most(const struct fabric *fabric)
+{
+    const uint16_t now = fabric_memory_nodes(fabric), most = fabric->capabilities.memory_nodes_most;
+    return most > now ? most : now;
+}
+/* Whether it is one of the cluster's: FABRIC_LEAVING: it is, but nothing new is to be put there. Any thread,
+ * some nanoseconds. */
+static inline enum fabric_membership fabric_membership(const struct fabric *fabric, uint16_t node)
+{
+    if (node >= fabric_memory_nodes(fabric))
+        return FABRIC_NO_MEMBER;
+    return fabric->ops->cluster != NULL ? fabric->ops->cluster->membership(fabric, node) : FABRIC_MEMBER;
+}
+/* Whether the number is of a memory node that was removed, or one that has joined and could not be connected
+ * to: links to it are old, or come too early. */
+static inline bool fabric_is_away(const struct fabric *fabric, uint16_t node)
+{
+    return node < fabric_memory_nodes(fabric) && fabric_membership(fabric, node) == FABRIC_NO_MEMBER;
+}
+/* A link names a memory node that is not known: asks the home node for the list of memory nodes, if this one
+ * may stand there, and connects. True: it is known from now on. Waits, at most about the time-out. */
+bool fabric_learn(struct fabric *fabric, uint16_t node);
+/* Asks the home node for the list of memory nodes, which is at least as new as the call, and connects to
+ * those that are new. False: the list could not be had, or one of them not be reached. Waits as fabric_learn.
+ */
+bool fabric_refresh(struct fabric *fabric);
 
 static inline const struct fabric_capabilities *fabric_capabilities(const struct fabric *fabric)
 {
@@ -256,7 +307,7 @@ static inline uint8_t *fabric_window(const struct fabric *fabric, gaddr address,
 {
     const uint64_t offset = gaddr_offset(address); /* in the lock region it is beyond all pools */
     const uint16_t node = gaddr_node(address);
-    if (!fabric->windows || node >= fabric->capabilities.memory_nodes || address == GADDR_NULL)
+    if (!fabric->windows || node >= fabric_memory_nodes(fabric) || address == GADDR_NULL)
         return NULL;
     const struct fabric_window *window = &fabric->windows[node];
     return offset < window->length && length <= window->length - offset ? window->bytes + offset : NULL;
@@ -302,7 +353,8 @@ int fabric_call(struct fabric_endpoint *endpoint, uint16_t node, const void *req
  * Calls that are answered whenever the memory node is done with them, in any order and with other answers
  * between them; so nothing of the endpoint waits behind them. Posted together, one wait, one round trip. Each
  * has its status: that of fabric_call, but refused for its incarnation as a list is (BANYAN_EFENCED), and
- * BANYAN_ENOTSUP where reading the memory costs nothing (it is mapped here).
+ * BANYAN_ENOTSUP where reading the memory costs nothing (it is mapped here). A call that was served, and
+ * whose answer has no room, is BANYAN_ENET: a refusal would say that nothing was done.
  */
 void fabric_calls(struct fabric_endpoint *endpoint, struct fabric_call *const *calls, uint32_t count,
                   struct fabric_cost *cost);

@@ -244,6 +244,7 @@ struct fabric *fabric_local_create(const struct fabric_target *const *targets, u
     local->fabric.capabilities = (struct fabric_capabilities){
         .backend = "local",
         .memory_nodes = count,
+        .memory_nodes_most = count,
         .compute_id = compute_id,
         .lock_width = targets[0]->lock_width,
         .lock_region_bytes = lock_bytes,

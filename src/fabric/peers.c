@@ -52,7 +52,7 @@ int fabric_fence(struct fabric_endpoint *endpoint, uint16_t node, struct fabric_
                  struct fabric_cost *cost)
 {
     const struct fabric_peer_ops *peers = peers_of(endpoint->fabric);
-    if (node >= endpoint->fabric->capabilities.memory_nodes || !process.instance ||
+    if (!fabric_membership(endpoint->fabric, node) || !process.instance ||
         fabric_process_equal(process, fabric_self(endpoint->fabric)))
         return BANYAN_EINVAL;
     if (!peers)

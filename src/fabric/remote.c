@@ -15,6 +15,9 @@
 #include "base/membarrier.h"
 #include "fabric/remote_nic.h"
 
+/* Memory nodes that a cluster which grows has in its life. */
+#define NODES_MOST (WIRE_CLUSTER_NODES_MAX + 1)
+
 static uint64_t remote_incarnation(const struct fabric *fabric)
 {
     const struct remote_fabric *remote = (const struct remote_fabric *)fabric;
@@ -86,6 +89,7 @@ static const struct fabric_ops remote_ops = {
     .durability = remote_durability,
     .persist = remote_persist,
     .calls = remote_calls,
+    .cluster = &remote_cluster_ops,
     .give_up = remote_give_up,
     .peers = &remote_peer_ops,
 };
@@ -114,9 +118,10 @@ static const char *backend_name(uint16_t count, uint16_t mapped, uint16_t nics)
 static void set_capabilities(struct remote_fabric *remote)
 {
     struct fabric_capabilities *capabilities = &remote->fabric.capabilities;
-    uint16_t mapped = 0, nics = 0, id = capabilities->compute_id;
+    uint16_t mapped = 0, nics = 0, members = 0, id = capabilities->compute_id;
     *capabilities = (struct fabric_capabilities){
         .memory_nodes = remote->count,
+        .memory_nodes_most = remote->most,
         .compute_id = id,
         .lock_width = remote->nodes[0].lock_width,
         .lock_region_bytes = UINT64_MAX,
@@ -127,6 +132,9 @@ static void set_capabilities(struct remote_fabric *remote)
     };
     for (uint16_t i = 0; i < remote->count; i++) {
         const struct remote_node *node = &remote->nodes[i];
+        if (node->fabric == NULL)
+            continue;
+        members++;
         if (node->lock_bytes < capabilities->lock_region_bytes)
             capabilities->lock_region_bytes = node->lock_bytes;
         if (node->round_trip_ns > capabilities->round_trip_ns)
@@ -140,8 +148,10 @@ static void set_capabilities(struct remote_fabric *remote)
         mapped = (uint16_t)(mapped + node->mapped);
         nics = (uint16_t)(nics + (node->device != NULL));
     }
-    capabilities->backend = backend_name(remote->count, mapped, nics);
+    capabilities->backend = backend_name(members, mapped, nics);
     capabilities->direct = mapped > 0;
+    if (!capabilities->direct) /* none of those that join later is mapped either */
+        remote->identity.map = false;
 }
 
 /* ---- opening ---- */
@@ -181,8 +191,8 @@ static int open_nodes(struct remote_fabric *remote, const struct fabric_remote_o
     }
     int status = copy_nic(remote, &options->nic, error);
     if (!status)
-        status = remote_place_nodes(remote, options->nodes, error);
-    for (uint16_t i = 0; i < options->count && !status; i++)
+        status = remote_place_nodes(remote, options->nodes, options->count, error);
+    for (uint16_t i = 0; i < remote->count && !status; i++)
         remote->nodes[i].since = 1;
     if (!status)
         status = remote_peers_listen(remote, options, remote->local_host, error);
@@ -194,7 +204,9 @@ static int open_nodes(struct remote_fabric *remote, const struct fabric_remote_o
         return status;
     set_capabilities(remote);
     status = remote_peers_start(remote, error);
-    return status ? status : remote_reconnect_start(remote, error);
+    if (!status)
+        status = remote_reconnect_start(remote, error);
+    return status ? status : remote_cluster_start(remote, error);
 }
 
 int fabric_remote_open(struct fabric **fabric, const struct fabric_remote_options *options,
@@ -205,15 +217,16 @@ int fabric_remote_open(struct fabric **fabric, const struct fabric_remote_option
         return error_set(error, BANYAN_EINVAL, "no memory node was named");
     struct error ignored = {0};
     error = error != NULL ? error : &ignored;
-    struct remote_fabric *remote = calloc(1, sizeof *remote + options->count * sizeof remote->nodes[0]);
+    const uint16_t most = options->count > NODES_MOST ? options->count : NODES_MOST;
+    struct remote_fabric *remote = calloc(1, sizeof *remote + most * sizeof remote->nodes[0]);
     if (remote == NULL)
         return error_set(error, BANYAN_ENOMEM, "no memory for a fabric of %u memory nodes",
                          (unsigned)options->count);
     remote->fabric.ops = &remote_ops;
-    remote->count = options->count;
+    remote->most = most;
     remote->incarnation = 1;
-    remote->heartbeat_event = -1;
-    for (uint16_t i = 0; i < options->count; i++)
+    remote->heartbeat_event = remote->cluster.event = -1;
+    for (uint16_t i = 0; i < most; i++)
         remote->nodes[i].reconnect_event = -1;
     remote_peers_prepare(&remote->peers);
     remote->membarrier = membarrier_register();

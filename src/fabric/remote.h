@@ -22,7 +22,10 @@
 #include "net/net.h"
 
 struct fabric_remote_options {
-    const struct net_address *nodes; /* all of the cluster; for format, their order is their numbers */
+    /* All of the cluster; the home node (number 0) is enough where it keeps a list of them, which a format
+     * makes. Others are reached as they are named, and else as the list has them. For format, their order is
+     * their numbers. */
+    const struct net_address *nodes;
     uint16_t count;
     const char *name;    /* of this compute node, for messages; NULL: host and process id */
     struct net_tls *tls; /* for TCP addresses; NULL: plain */
@@ -46,11 +49,36 @@ struct fabric_remote_options {
 int fabric_remote_open(struct fabric **fabric, const struct fabric_remote_options *options,
                        struct error *error);
 /* Makes one new, empty cluster of the memory nodes: nodes[i] becomes number i, and all that they held is
- * gone. BANYAN_EBUSY if a compute node is connected to one of them. */
+ * gone. The home node keeps a list of them, with the addresses by which they are named here, if they are at
+ * most WIRE_CLUSTER_NODES_MAX. BANYAN_EBUSY if a compute node is connected to one of them. */
 int fabric_remote_format(const struct fabric_remote_options *options, struct error *error);
 /* One RPC to one memory node over a connection that holds no lease (WIRE_MONITOR), for status. */
 int fabric_remote_ask(const struct fabric_remote_options *options, uint16_t number, const void *request,
                       size_t length, void *reply, size_t capacity, size_t *reply_length, struct error *error);
+
+/*
+ * The cluster's memory nodes, for operators. All three find the home node among those that are named, and
+ * give the list as it is then. Each message names the memory node at fault and says what to do; after an
+ * error nothing is changed, but for BANYAN_ENET and BANYAN_ETIMEOUT of the change itself, which may have been
+ * done.
+ *
+ * list: BANYAN_ENOTFOUND: the home node keeps none (the cluster is of an earlier release, or has too many).
+ * join: `joining`, which belongs to no cluster, becomes the next number; where there is no list yet, all
+ * memory nodes of the cluster must be named, and it is made. BANYAN_EINVAL: it belongs to another cluster, is
+ * listed already, or is not like the others (locks, writes, durability, RDMA); BANYAN_ENOSPC: there
+ * are no numbers left; BANYAN_EBUSY: the list has just been changed by another operator, or a memory node's
+ * journal is part of a checkpoint that is prepared. Members with disks note it there before and after (what
+ * such a disk says else): where a note after it fails it has joined all the same, and the message says so.
+ * Interrupted, the same call goes on; one that is listed already gets the notes that are missing.
+ * set_state: BANYAN_EINVAL: there is no such memory node, it is the home node, or cannot get into that state.
+ */
+struct wire_cluster_list;
+int fabric_remote_list(const struct fabric_remote_options *options, struct wire_cluster_list *list,
+                       struct error *error);
+int fabric_remote_join(const struct fabric_remote_options *options, const struct net_address *joining,
+                       struct wire_cluster_list *list, struct error *error);
+int fabric_remote_set_state(const struct fabric_remote_options *options, uint16_t number, uint8_t state,
+                            struct wire_cluster_list *list, struct error *error);
 
 struct fabric_remote_node_state {
     struct net_address address;

@@ -9,40 +9,14 @@
 #include "base/task.h"
 #include "fabric/remote_dial.h"
 
-/* Sends a request and waits for its RESULT; up to capacity bytes of it. */
-static int converse(struct net_stream *stream, enum wire_kind kind, const void *request, size_t length,
-                    void *reply, size_t capacity, size_t *reply_length, uint64_t deadline,
-                    struct error *error)
-{
-    struct wire_header header = {.length = (uint32_t)length, .kind = (uint8_t)kind, .id = 1};
-    *reply_length = 0;
-    int status = remote_send(stream, &header, sizeof header, deadline, error);
-    if (!status)
-        status = remote_send(stream, request, length, deadline, error);
-    if (!status)
-        status = remote_receive(stream, &header, sizeof header, deadline, error);
-    if (status)
-        return status;
-    if (!wire_header_valid(&header) || header.kind != WIRE_RESULT)
-        return error_set(error, BANYAN_EVERSION, "it answers a request with something that is no result");
-    if (header.length > capacity)
-        return error_set(error, BANYAN_EINVAL, "its answer of %u bytes is longer than expected",
-                         header.length);
-    status = remote_receive(stream, reply, header.length, deadline, error);
-    if (status)
-        return status;
-    *reply_length = header.length;
-    return header.status;
-}
-
-static int format_one(const struct remote_identity *identity, const struct net_address *address,
+int remote_format_one(const struct remote_identity *identity, const struct net_address *address,
                       struct net_stream *stream, const struct wire_format *format, struct error *error)
 {
     char text[NET_TEXT_MAX], reply[WIRE_SMALL_MAX + 1];
     struct error inner = {0};
     size_t length = 0;
-    int status = converse(stream, WIRE_FORMAT, format, sizeof *format, reply, sizeof reply - 1, &length,
-                          task_now() + identity->timeout_ms * REMOTE_MS, &inner);
+    int status = remote_converse(stream, WIRE_FORMAT, format, sizeof *format, reply, sizeof reply - 1,
+                                 &length, task_now() + identity->timeout_ms * REMOTE_MS, &inner);
     if (!status)
         return BANYAN_OK;
     reply[length] = 0;
@@ -73,8 +47,10 @@ int fabric_remote_format(const struct fabric_remote_options *options, struct err
                              &dialed[open], error);
     for (uint16_t i = 0; i < options->count && !status; i++) {
         format.number = i;
-        status = format_one(&identity, &options->nodes[i], dialed[i].stream, &format, error);
+        status = remote_format_one(&identity, &options->nodes[i], dialed[i].stream, &format, error);
     }
+    if (!status)
+        status = remote_list_make(options, format.cluster_id, dialed, error);
     for (uint16_t i = 0; i < open; i++)
         remote_hang_up(dialed[i].stream);
     free(dialed);
@@ -122,8 +98,8 @@ int fabric_remote_ask(const struct fabric_remote_options *options, uint16_t numb
     int status = dial_number(options, &identity, number, &dialed, &address, error);
     if (status)
         return status;
-    status = converse(dialed.stream, WIRE_CALL, request, length, reply, capacity, reply_length,
-                      task_now() + identity.timeout_ms * REMOTE_MS, &inner);
+    status = remote_converse(dialed.stream, WIRE_CALL, request, length, reply, capacity, reply_length,
+                             task_now() + identity.timeout_ms * REMOTE_MS, &inner);
     remote_hang_up(dialed.stream);
     if (status)
         error_set(error, status, "memory node %.100s: %s", net_address_format(address, text),

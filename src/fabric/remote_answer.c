@@ -62,7 +62,7 @@ static void deferred_end(struct remote_link *link)
     link->answer_have = 0;
     call->length = !status ? link->answer.length : 0;
     if (call->length > call->capacity)
-        status = BANYAN_EINVAL;
+        status = BANYAN_ENET; /* it was served: no refusal (fabric_calls) */
     remote_link_complete(link, list, status);
 }
 

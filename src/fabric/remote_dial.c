@@ -248,6 +248,31 @@ void remote_dialed_drop(struct remote_dialed *dialed)
     }
 }
 
+int remote_converse(struct net_stream *stream, enum wire_kind kind, const void *request, size_t length,
+                    void *reply, size_t capacity, size_t *reply_length, uint64_t deadline,
+                    struct error *error)
+{
+    struct wire_header header = {.length = (uint32_t)length, .kind = (uint8_t)kind, .id = 1};
+    *reply_length = 0;
+    int status = remote_send(stream, &header, sizeof header, deadline, error);
+    if (!status)
+        status = remote_send(stream, request, length, deadline, error);
+    if (!status)
+        status = remote_receive(stream, &header, sizeof header, deadline, error);
+    if (status)
+        return status;
+    if (!wire_header_valid(&header) || header.kind != WIRE_RESULT)
+        return error_set(error, BANYAN_EVERSION, "it answers a request with something that is no result");
+    if (header.length > capacity)
+        return error_set(error, BANYAN_EINVAL, "its answer of %u bytes is longer than expected",
+                         header.length);
+    status = remote_receive(stream, reply, header.length, deadline, error);
+    if (status)
+        return status;
+    *reply_length = header.length;
+    return header.status;
+}
+
 void remote_hang_up(struct net_stream *stream)
 {
     struct wire_header goodbye = {.kind = WIRE_GOODBYE};

@@ -58,6 +58,20 @@ int remote_send(struct net_stream *stream, const void *data, size_t length, uint
 int remote_receive(struct net_stream *stream, void *data, size_t length, uint64_t deadline,
                    struct error *error);
 
+/* Sends a request and waits for its RESULT; up to capacity bytes of it. The error that the RESULT has, or
+ * what came in its way, which has a message (without the memory node's name). */
+int remote_converse(struct net_stream *stream, enum wire_kind kind, const void *request, size_t length,
+                    void *reply, size_t capacity, size_t *reply_length, uint64_t deadline,
+                    struct error *error);
+
+/* Makes the memory node at the other end of a formatter's connection number `number` of a cluster. */
+int remote_format_one(const struct remote_identity *identity, const struct net_address *address,
+                      struct net_stream *stream, const struct wire_format *format, struct error *error);
+/* The first list of a cluster that was just formatted: home is the formatter's connection to the home node.
+ */
+int remote_list_make(const struct fabric_remote_options *options, uint64_t cluster_id,
+                     const struct remote_dialed *dialed, struct error *error);
+
 /* The error for a memory node that belongs to no cluster. */
 int remote_empty_error(const struct net_address *address, struct error *error);
 

@@ -30,9 +30,14 @@ struct remote_endpoint {
     uint64_t idle_since, spin_ns; /* NICs: since when nothing came while lists are under way; 0: not so */
     struct remote_endpoint_peers peers;
     struct remote_endpoint *next; /* of the fabric; under its lock */
-    uint16_t count;
-    struct remote_link links[];
+    uint16_t count;               /* atomic: grows under the fabric's lock */
+    struct remote_link links[];   /* [most] of the fabric; `count` of them are in use */
 };
+
+static inline uint16_t remote_endpoint_count(const struct remote_endpoint *endpoint)
+{
+    return atomic_load_acquire(&endpoint->count); /* acquire: the links are there */
+}
 
 static inline struct remote_endpoint *remote_endpoint_of_hook(struct worker_hook *hook)
 {

@@ -163,7 +163,7 @@ void remote_calls(struct fabric_endpoint *base, struct fabric_call *const *calls
 enum fabric_durability remote_durability(const struct fabric *fabric, uint16_t node)
 {
     const struct remote_fabric *remote = (const struct remote_fabric *)fabric;
-    /* relaxed: who has posted a list to a group has seen its number, behind which this was stored */
+    /* relaxed: stored before the group's number, which a task that has posted a list there has seen */
     const uint32_t said = atomic_load_relaxed(&remote->nodes[node].durability);
     return said < FABRIC_DURABILITIES ? (enum fabric_durability)said : FABRIC_KEPT_IN_MEMORY;
 }

@@ -4,6 +4,7 @@
  *  remote.c            opens and closes a fabric, and says what it can do
  *  remote_place.c      opening: which memory node is which number
  *  remote_join.c       opening: the lease at each of them
+ *  remote_cluster.c    a thread that learns which memory nodes join and leave (remote_cluster.h)
  *  remote_execute.c    fabric_execute and fabric_call
  *  remote_heartbeat.c  a thread that keeps the leases and notices losses
  *  remote_reconnect.c  a thread for each memory node that opens its connections anew
@@ -23,6 +24,7 @@
 #include "base/thread.h"
 #include "fabric/remote_endpoint.h"
 #include "fabric/remote_lease.h"
+#include "fabric/remote_cluster.h"
 
 /* A NIC, and the address of ours by which it was chosen. */
 struct remote_device {
@@ -36,13 +38,14 @@ struct remote_fabric {
     struct remote_identity identity;
     struct verbs_options nic;
     char *nic_name;                    /* owned: nic.device */
-    struct remote_device *devices;     /* made while the fabric is opened */
+    struct remote_device *devices;     /* made while memory nodes are connected to */
     char *secret;                      /* owned copy */
     char local_host[NET_HOST_MAX + 1]; /* our address towards the home node; "": it has none */
     uint64_t incarnation;              /* atomic, from 1 */
     struct remote_lease lease;         /* guarded by the home node's lock */
     struct remote_notices notices;
     struct remote_peers peers;
+    struct remote_cluster cluster;
     bool membarrier;      /* the kernel has it: lists on mapped pools need no fence of their own */
     struct spinlock lock; /* guards `endpoints`, and their links' `reconnecting` */
     struct remote_endpoint *endpoints;
@@ -50,15 +53,28 @@ struct remote_fabric {
     int heartbeat_event;
     struct pollfd *polls; /* the heartbeat's */
     struct thread *heartbeat;
-    uint16_t count;
-    struct remote_node nodes[]; /* by number */
+    uint16_t count; /* atomic: of `nodes` in use; grows under `lock` */
+    uint16_t most;
+    struct remote_node nodes[]; /* [most], by number; `fabric` NULL: the cluster has none of the number */
 };
 
 /* ---- opening ---- */
 
-/* Asks the memory nodes at `addresses` who they are, and gives each its place in remote->nodes. */
-int remote_place_nodes(struct remote_fabric *remote, const struct net_address *addresses,
+/* Asks the memory nodes at `addresses` who they are, and gives each its place in remote->nodes; those that
+ * the home node's list has beside them too. Sets remote->count. */
+int remote_place_nodes(struct remote_fabric *remote, const struct net_address *addresses, uint16_t count,
                        struct error *error);
+/* Asks the one at `address`, and gives it its place: number `number`, which had none, as the list has it. */
+int remote_place_listed(struct remote_fabric *remote, uint16_t number, const struct wire_cluster_node *listed,
+                        struct error *error);
+/* Gets the lease at a memory node that has its place, with compute id *id (0: the memory node chooses), and
+ * sets it. `later`: while the fabric is in use: operations that began before it reach no such memory node. */
+int remote_lease_node(struct remote_node *node, uint16_t *id, bool later, struct error *error);
+/* The number of places in use; grows. */
+static inline uint16_t remote_count(const struct remote_fabric *remote)
+{
+    return atomic_load_acquire(&remote->count); /* acquire: what is in the places */
+}
 /* Gets a lease at every memory node, with one compute id at all of them. Starts the heartbeat's thread. */
 int remote_join_nodes(struct remote_fabric *remote, struct error *error);
 
@@ -84,7 +100,11 @@ void remote_event_set(int event);
 /* Waits until polls[0], an event, is set (and resets it), another one is ready, or `due` (task_now). */
 void remote_event_wait(struct pollfd *polls, nfds_t count, uint64_t due);
 
+/* Of one memory node. */
+int remote_reconnect_start_node(struct remote_node *node, struct error *error);
+
 void remote_heartbeat_main(void *remote);
+void remote_cluster_main(void *remote);
 void remote_reconnect_main(void *node);
 /* Says goodbye when the last heartbeat's echo has come, or 100 ms later: an echo that met a closed socket
  * would end the group as lost. Only while no thread of the fabric runs. */

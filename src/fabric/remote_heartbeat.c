@@ -80,6 +80,8 @@ static const char *take_echo(struct remote_node *node, uint64_t group)
         return "it answered a heartbeat with something else";
     if (echo->id <= node->beat_echoed || echo->id > node->beat.id)
         return "it answered a heartbeat that was not sent";
+    if (node->number == REMOTE_HOME)
+        remote_cluster_hear(node->fabric, echo->generation);
     node->unanswered_since = 0;
     node->beat_echoed = echo->id;
     if (node->number == REMOTE_HOME && node->beat.id - echo->id < REMOTE_BEATS)
@@ -167,8 +169,6 @@ static void heartbeat_link(struct remote_link *link, uint64_t now, bool late)
 {
     /* relaxed: hints; what is missed now is seen the next time */
     uint32_t progress = atomic_load_relaxed(&link->progress);
-    if (link->node->mapped) /* only calls are under way there, and they watch their time themselves */
-        return;
     if (atomic_load_relaxed(&link->outstanding) == 0 || progress != link->seen_progress || late) {
         link->seen_progress = progress;
         link->seen_at = now;
@@ -180,7 +180,11 @@ static void heartbeat_link(struct remote_link *link, uint64_t now, bool late)
     spinlock_lock(&link->lock);
     uint64_t group = link->transport.group;
     spinlock_unlock(&link->lock);
-    remote_node_lose(link->node, group, "it does not answer in time");
+    /* Not before: a node that joins is still being connected to, and says only then whether it is mapped.
+     * What is under way has a transport, which came under the lock. Where it is mapped only calls are under
+     * way, and they watch their time themselves. */
+    if (!link->node->mapped)
+        remote_node_lose(link->node, group, "it does not answer in time");
 }
 
 void remote_heartbeat_main(void *argument)
@@ -195,17 +199,18 @@ void remote_heartbeat_main(void *argument)
         uint64_t now = task_now(), due = now + tick;
         bool late = now - last > 4 * tick; /* this process was stopped, and the silence is its own */
         last = now;
-        for (uint16_t i = 0; i < remote->count; i++)
+        const uint16_t count = remote_count(remote);
+        for (uint16_t i = 0; i < count; i++)
             polls[i + 1] = heartbeat_node(&remote->nodes[i], now, &due);
         spinlock_lock(&remote->lock);
         for (struct remote_endpoint *endpoint = remote->endpoints; endpoint != NULL;
              endpoint = endpoint->next) {
-            for (uint16_t i = 0; i < endpoint->count; i++)
+            for (uint16_t i = 0; i < remote_endpoint_count(endpoint); i++)
                 heartbeat_link(&endpoint->links[i], now, late);
             remote_endpoint_peers_expire(endpoint, now);
         }
         spinlock_unlock(&remote->lock);
-        remote_event_wait(polls, remote->count + 1u, due);
+        remote_event_wait(polls, count + 1u, due);
     }
 }
 

@@ -35,21 +35,23 @@ static int map_region(const struct remote_node *node, int descriptor, uint64_t b
     return BANYAN_OK;
 }
 
+/* A mapping of an earlier try stays: that had another compute id, or could not map both regions. */
 static int map_pool(struct remote_node *node, const struct remote_dialed *dialed, struct error *error)
 {
-    if (node->target.pool != NULL) /* mapped in an earlier try, with another compute id */
-        return BANYAN_OK;
-    int status =
-        map_region(node, dialed->descriptors[0], node->pool_bytes, "pool", &node->target.pool, error);
+    struct fabric_target *target = &node->target;
+    int status = BANYAN_OK;
+    if (target->pool == NULL)
+        status = map_region(node, dialed->descriptors[0], node->pool_bytes, "pool", &target->pool, error);
     if (status)
         return status;
-    node->target.pool_bytes = node->pool_bytes;
-    status =
-        map_region(node, dialed->descriptors[1], node->lock_bytes, "lock region", &node->target.locks, error);
+    target->pool_bytes = node->pool_bytes;
+    if (target->locks == NULL)
+        status =
+            map_region(node, dialed->descriptors[1], node->lock_bytes, "lock region", &target->locks, error);
     if (status)
         return status;
-    node->target.lock_bytes = node->lock_bytes;
-    node->target.lock_width = node->lock_width;
+    target->lock_bytes = node->lock_bytes;
+    target->lock_width = node->lock_width;
     return BANYAN_OK;
 }
 
@@ -90,8 +92,7 @@ static int measure(struct remote_node *node, struct net_stream *stream, uint64_t
     return BANYAN_OK;
 }
 
-/* Opens the control connection with compute id *id (0: the memory node chooses), and sets it. */
-static int lease_node(struct remote_node *node, uint16_t *id, struct error *error)
+int remote_lease_node(struct remote_node *node, uint16_t *id, bool later, struct error *error)
 {
     struct remote_fabric *remote = node->fabric;
     uint64_t timeout = remote->identity.timeout_ms * REMOTE_MS, sent = 0;
@@ -119,6 +120,8 @@ static int lease_node(struct remote_node *node, uint16_t *id, struct error *erro
         status = measure(node, dialed.stream, task_now() + timeout, &sent, error);
     if (!status) {
         *id = welcome->compute_id;
+        if (later) /* behind the lease: remote_cluster.h. Plain stores: the group's number publishes it */
+            node->since = __atomic_add_fetch(&remote->incarnation, 1, __ATOMIC_ACQ_REL);
         remote_node_join(node, &dialed, sent);
         remote_event_set(
             remote->heartbeat_event); /* its lease is kept from now on, however long the others take */
@@ -148,7 +151,8 @@ int remote_join_nodes(struct remote_fabric *remote, struct error *error)
         uint16_t id = wanted;
         int status = remote_heartbeat_start(remote, error);
         for (uint16_t i = 0; i < remote->count && !status; i++)
-            status = lease_node(&remote->nodes[i], &id, error);
+            if (remote->nodes[i].fabric != NULL)
+                status = remote_lease_node(&remote->nodes[i], &id, false, error);
         remote->fabric.capabilities.compute_id = id;
         if (status != BANYAN_EBUSY || try == ID_TRIES || task_now() >= deadline)
             return status;

@@ -137,7 +137,7 @@ void remote_nic_post(struct remote_link *link, struct fabric_list *list, struct 
 static bool arm_all(struct remote_endpoint *endpoint)
 {
     uint32_t done = 0;
-    for (uint16_t i = 0; i < endpoint->count; i++) {
+    for (uint16_t i = 0; i < remote_endpoint_count(endpoint); i++) {
         struct remote_link *link = &endpoint->links[i];
         if (link->transport.queue == NULL || verbs_queue_under_way(link->transport.queue) == 0)
             continue;
@@ -151,7 +151,7 @@ static bool arm_all(struct remote_endpoint *endpoint)
 
 static bool under_way(const struct remote_endpoint *endpoint)
 {
-    for (uint16_t i = 0; i < endpoint->count; i++)
+    for (uint16_t i = 0; i < remote_endpoint_count(endpoint); i++)
         if (endpoint->links[i].transport.queue != NULL &&
             verbs_queue_under_way(endpoint->links[i].transport.queue) > 0)
             return true;
@@ -175,7 +175,7 @@ bool remote_nic_awake(struct worker_hook *hook)
 
 void remote_nic_turn(struct remote_endpoint *endpoint)
 {
-    for (uint16_t i = 0; i < endpoint->count; i++)
+    for (uint16_t i = 0; i < remote_endpoint_count(endpoint); i++)
         remote_nic_poll(&endpoint->links[i]);
 }
 
@@ -203,7 +203,7 @@ bool remote_nic_watched(struct remote_link *link)
  * descriptor it looks at while it polls; a plain thread that polls here does not. */
 static bool group_ended(const struct remote_endpoint *endpoint)
 {
-    for (uint16_t i = 0; i < endpoint->count; i++) {
+    for (uint16_t i = 0; i < remote_endpoint_count(endpoint); i++) {
         const struct remote_link *link = &endpoint->links[i];
         if (link->transport.queue == NULL || verbs_queue_under_way(link->transport.queue) == 0)
             continue;
@@ -221,7 +221,7 @@ bool remote_nic_pump(struct remote_endpoint *endpoint)
     uint64_t begin = task_now();
     do {
         uint32_t done = 0;
-        for (uint16_t i = 0; i < endpoint->count; i++)
+        for (uint16_t i = 0; i < remote_endpoint_count(endpoint); i++)
             done += remote_nic_poll(&endpoint->links[i]);
         if (done > 0)
             return true;

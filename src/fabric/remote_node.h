@@ -58,6 +58,8 @@ struct remote_node {
     uint16_t mtu;
     uint8_t promises;
 
+    uint32_t membership; /* atomic: enum fabric_membership */
+
     uint64_t group; /* atomic, see above; changes under `lock` */
     uint64_t since; /* atomic; changes under `lock` while group is even */
 

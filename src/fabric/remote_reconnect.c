@@ -87,7 +87,10 @@ static void reconnect_control(struct remote_node *node, uint64_t *due)
 {
     struct error error = {0};
     spinlock_lock(&node->lock);
-    const bool down = node->group % 2 == 0 && node->control == NULL;
+    /* Not before the first lease, and not to a memory node that was removed. acquire: as in remote_cluster.c
+     */
+    const bool down = node->group % 2 == 0 && node->control == NULL && node->group != 0 &&
+                      atomic_load_acquire(&node->membership) != FABRIC_NO_MEMBER;
     spinlock_unlock(&node->lock);
     if (!down)
         return;
@@ -132,7 +135,7 @@ static struct remote_link *find_broken(struct remote_node *node, uint64_t *due)
     spinlock_lock(&remote->lock);
     for (struct remote_endpoint *endpoint = remote->endpoints; endpoint != NULL && found == NULL;
          endpoint = endpoint->next)
-        if (link_broken(&endpoint->links[node->number], group, now, due))
+        if (node->number < endpoint->count && link_broken(&endpoint->links[node->number], group, now, due))
             found = &endpoint->links[node->number];
     if (found != NULL)
         found->reconnecting = true;

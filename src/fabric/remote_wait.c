@@ -41,15 +41,16 @@ static nfds_t poll_link(struct remote_link *link, struct pollfd *polls)
 void remote_endpoint_pump(struct remote_endpoint *endpoint, int timeout_ms)
 {
     nfds_t count = 0;
-    for (uint16_t i = 0; i < endpoint->count; i++) /* first: answers travel while NICs are polled */
+    for (uint16_t i = 0; i < remote_endpoint_count(endpoint);
+         i++) /* first: answers travel while NICs are polled */
         remote_link_push(&endpoint->links[i]);
     if (endpoint->spin_ns != 0 && remote_nic_pump(endpoint))
         return;
-    for (uint16_t i = 0; i < endpoint->count; i++)
+    for (uint16_t i = 0; i < remote_endpoint_count(endpoint); i++)
         count += poll_link(&endpoint->links[i], endpoint->polls + count);
     if (count == 0 || poll(endpoint->polls, count, timeout_ms) <= 0)
         return;
-    for (uint16_t i = 0, at = 0; i < endpoint->count && at < count; i++) {
+    for (uint16_t i = 0, at = 0; i < remote_endpoint_count(endpoint) && at < count; i++) {
         struct remote_link *link = &endpoint->links[i];
         if (link->transport.stream == NULL || net_stream_fd(link->transport.stream) != endpoint->polls[at].fd)
             continue;

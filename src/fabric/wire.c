@@ -4,6 +4,8 @@
  */
 #include "fabric/wire.h"
 
+#include <string.h>
+
 /* Both ends must see the same bytes, whatever the compiler. */
 _Static_assert(sizeof(struct wire_header) == 24, "wire_header has no holes");
 _Static_assert(sizeof(struct wire_command) == 16, "wire_command has no holes");
@@ -13,6 +15,8 @@ _Static_assert(sizeof(struct wire_hello) ==
                    8 + NET_NONCE_BYTES + NET_PROOF_BYTES + 32 + WIRE_NAME_MAX + 1 + 8 + WIRE_PEER_MAX + 1,
                "wire_hello has no holes");
 _Static_assert(sizeof(struct wire_welcome) == NET_PROOF_BYTES + 16 + 56, "wire_welcome has no holes");
+_Static_assert(sizeof(struct wire_cluster_node) == 128, "wire_cluster_node has no holes");
+_Static_assert(sizeof(struct wire_cluster_change) <= WIRE_SMALL_MAX, "a change of the list fits a request");
 _Static_assert(sizeof(struct wire_persist_request) == 8, "wire_persist_request has no holes");
 _Static_assert(sizeof(struct wire_nic) == 16 + 16 + 24, "wire_nic has no holes");
 _Static_assert(sizeof(struct wire_process_request) == 24, "wire_process_request has no holes");
@@ -70,4 +74,18 @@ uint32_t wire_command_result(const struct wire_command *command)
     default:
         return UINT32_MAX;
     }
+}
+
+bool wire_cluster_valid(const struct wire_cluster_list *list, size_t length)
+{
+    if (length < wire_cluster_bytes(0) || list->count - 1u >= WIRE_CLUSTER_NODES_MAX || /* 0 wraps */
+        length != wire_cluster_bytes(list->count))
+        return false;
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct wire_cluster_node *node = &list->nodes[i];
+        if (node->state < WIRE_CLUSTER_MEMBER || node->state >= WIRE_CLUSTER_STATES ||
+            memchr(node->address, 0, sizeof node->address) == NULL || node->address[0] == 0)
+            return false;
+    }
+    return list->cluster_id != 0 && list->nodes[0].state == WIRE_CLUSTER_MEMBER;
 }

@@ -39,6 +39,10 @@
  * heartbeat from the connection, and echoes none of a group that is fenced. WIRE_NOTICE (id: the number)
  * comes over the control connection at any time after the welcome.
  *
+ * THE LIST OF MEMORY NODES. The home node keeps it (struct wire_cluster_list). The echo of a heartbeat to the
+ * home node has the list's generation in its `generation`, so that a compute node learns that it has changed;
+ * it asks for the list by WIRE_CLUSTER_LIST over a monitor's connection.
+ *
  * CALLS THAT TAKE THEIR TIME. A call whose id has the bit WIRE_DEFERRED is answered when the memory node is
  * done with it, and other answers may come before: PERSIST, which waits for the disk (WIRE_PERSIST), and
  * WALK, which waits for a thread that walks (memory/request.h).
@@ -63,7 +67,7 @@
 #include "net/net.h"
 
 #define WIRE_MAGIC   UINT32_C(0x4e414e42) /* "BNAN" */
-#define WIRE_VERSION 8u
+#define WIRE_VERSION 9u
 
 enum wire_kind {
     WIRE_GREETING = 1, /* server: struct wire_greeting */
@@ -90,10 +94,10 @@ struct wire_header {
     uint32_t length; /* of all that follows this header */
     uint8_t kind;    /* enum wire_kind */
     uint8_t reserved;
-    uint16_t count; /* LIST: commands; REPLY: commands that were run */
-    int32_t status; /* REPLY, RESULT: 0 or a negative banyan_error */
-    uint32_t reserved_too;
-    uint64_t id; /* the client's, sent back with the answer */
+    uint16_t count;      /* LIST: commands; REPLY: commands that were run */
+    int32_t status;      /* REPLY, RESULT: 0 or a negative banyan_error */
+    uint32_t generation; /* the home node's HEARTBEAT: of its list of memory nodes; else 0 */
+    uint64_t id;         /* the client's, sent back with the answer */
 };
 struct wire_command {
     uint64_t address;
@@ -163,7 +167,7 @@ struct wire_welcome {
     uint32_t atomic_write;  /* longer WRITEs may be cut (G5), since the memory outlives the process that
                                carries  them out; 0: none may */
     uint32_t durability;    /* enum fabric_durability */
-    uint32_t reserved;
+    uint32_t generation;    /* the home node's: of its list of memory nodes; 0: it keeps none */
 };
 /* welcome.nic_promises: what the memory node's NIC promises about words that others CAS. */
 #define WIRE_NIC_RELEASE_BY_WRITE 1u /* G3 */
@@ -245,6 +249,74 @@ struct wire_persist_request {
     uint32_t kind;
     uint32_t reserved;
 };
+
+/*
+ * JOURNALS, a call of a memory node with a disk, by an operator: what its directory is to say of one more
+ * that joins, before that one is listed, and of the same when it is (disk/manifest.h). A change begins when
+ * it is asked for, and is looked at by further calls until it is not `busy`.
+ */
+#define WIRE_JOURNALS 42u
+struct wire_journals_request {
+    uint32_t kind;
+    uint32_t nodes;  /* the cluster is to have at least so many memory nodes; 0: only a look */
+    uint64_t token;  /* of the directory of number `nodes` - 1, as that memory node has told it */
+    uint32_t joined; /* 1: it is listed by now */
+    uint32_t look;   /* 1: only whether that stands */
+};
+struct wire_journals_reply {
+    uint32_t nodes; /* what stands on the disk */
+    uint32_t busy;  /* 1: a change is under way, this one or another */
+    int32_t
+        status; /* what came of the last one; BANYAN_EBUSY: a checkpoint is prepared and does not count yet */
+    uint32_t stands; /* 1: what was asked for is on the disk */
+    uint64_t token;  /* of the memory node's own directory; 0: it has none */
+};
+
+/*
+ * CLUSTER, calls of the home node: the list of the cluster's memory nodes. A memory node's number is its
+ * place in the list, and is given to no other one later. They stand here because the fabric itself asks them.
+ */
+#define WIRE_CLUSTER_LIST      44u /* -> wire_cluster_list; BANYAN_ENOTFOUND: it keeps none */
+#define WIRE_CLUSTER_SET       45u /* wire_cluster_change -> wire_cluster_list, as it is from then on */
+#define WIRE_CLUSTER_NODES_MAX 95u /* in the life of a cluster */
+#define WIRE_CLUSTER_TEXT_MAX  118u
+enum wire_cluster_state {
+    WIRE_CLUSTER_MEMBER = 1,
+    WIRE_CLUSTER_LEAVING, /* compute nodes put nothing new there, and take their logs away */
+    WIRE_CLUSTER_REMOVED, /* its number stays */
+    WIRE_CLUSTER_STATES
+};
+struct wire_cluster_node {
+    uint64_t instance;                       /* as in its welcome */
+    uint8_t state;                           /* enum wire_cluster_state */
+    char address[WIRE_CLUSTER_TEXT_MAX + 1]; /* net_address_format, for compute nodes that were told none */
+};
+struct wire_cluster_list {
+    uint64_t cluster_id;
+    uint32_t generation; /* from 1; every change adds one */
+    uint32_t count;
+    struct wire_cluster_node nodes[WIRE_CLUSTER_NODES_MAX]; /* only `count` of them are sent */
+};
+/* Becomes the list if the present one has `list.generation` (0: there is none), and differs in what may
+ * change: a member may begin to leave, one that leaves may stay or be removed, the last ones may be new, and
+ * an address may be another. Number 0, the home node, stays. BANYAN_EBUSY: the list has another generation.
+ */
+struct wire_cluster_change {
+    uint32_t kind;
+    uint32_t reserved;
+    struct wire_cluster_list list;
+};
+struct wire_cluster_request {
+    uint32_t kind;
+    uint32_t reserved;
+};
+/* Bytes of a list with so many memory nodes. */
+static inline size_t wire_cluster_bytes(uint32_t count)
+{
+    return offsetof(struct wire_cluster_list, nodes) + count * sizeof(struct wire_cluster_node);
+}
+/* Whether `length` bytes that have arrived are a list: counts, states, texts that end, and a home node. */
+bool wire_cluster_valid(const struct wire_cluster_list *list, size_t length);
 
 /* Validates a header that has arrived: true if kind, length, count and status are possible. */
 bool wire_header_valid(const struct wire_header *header);

@@ -54,18 +54,29 @@ static void complete_variable(struct format_geometry *geometry, uint32_t atomic_
         geometry->key_bytes--;
 }
 
-/* The number of levels whose subtree is nearest to FORMAT_SUBTREE_BYTES, by ratio, where inner nodes are as
- * full as random insertions leave them. */
+static double subtree_children(const struct format_layout *layout)
+{
+    return SUBTREE_FILL * layout->internal_entries;
+}
+
+double format_subtree_bytes(const struct format_layout *layout, uint8_t levels)
+{
+    double bytes = layout->geometry.leaf_bytes;
+    while (levels-- > 1)
+        bytes *= subtree_children(layout);
+    return bytes;
+}
+
+/* The number of levels whose subtree is nearest to FORMAT_SUBTREE_BYTES, by ratio. */
 static uint8_t subtree_levels(const struct format_layout *layout)
 {
-    const double children = SUBTREE_FILL * layout->internal_entries, wanted = (double)FORMAT_SUBTREE_BYTES;
-    double bytes = layout->geometry.leaf_bytes;
+    const double children = subtree_children(layout), wanted = (double)FORMAT_SUBTREE_BYTES;
     uint8_t levels = 1;
+    double bytes;
     /* One level more is nearer while that is no further above than this one is below. */
-    while (levels < FORMAT_SUBTREE_LEVELS_MAX && bytes * bytes * children < wanted * wanted) {
-        bytes *= children;
+    while (bytes = format_subtree_bytes(layout, levels),
+           levels < FORMAT_SUBTREE_LEVELS_MAX && bytes * bytes * children < wanted * wanted)
         levels++;
-    }
     return levels;
 }
 

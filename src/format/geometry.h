@@ -87,10 +87,29 @@ struct format_layout {
 int format_layout_init(struct format_layout *layout, const struct format_geometry *geometry,
                        struct error *error);
 void format_layout_free(struct format_layout *layout);
+/* About so many bytes has a subtree of so many levels, whose nodes are as full as random insertions leave
+ * them. */
+double format_subtree_bytes(const struct format_layout *layout, uint8_t levels);
 /* Keys and values are fixed: a slot holds both as they are. */
 static inline bool format_layout_plain(const struct format_layout *layout)
 {
     return layout->geometry.key_kind == FORMAT_KEY_FIXED && !layout->geometry.value_variable;
+}
+/* And a slot's check covers as many bytes as crc32c_sift_shared is quick with, and the slots are so few that
+ * one word has a bit for each. */
+#define FORMAT_SIFTED_BYTES 16u
+#define FORMAT_SIFTED_MAX   64u
+static inline bool format_layout_sifts(const struct format_layout *layout)
+{
+    const struct format_geometry *geometry = &layout->geometry;
+    return format_layout_plain(layout) &&
+           geometry->key_bytes + geometry->value_bytes == FORMAT_SIFTED_BYTES &&
+           layout->slots <= FORMAT_SIFTED_MAX;
+}
+/* And behind the slots, where nothing lies, as many bytes: the leaf can keep its order (leaf.h). */
+static inline bool format_layout_keeps_order(const struct format_layout *layout)
+{
+    return format_layout_sifts(layout) && layout->geometry.leaf_bytes - layout->used_bytes >= layout->slots;
 }
 
 #endif

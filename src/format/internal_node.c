@@ -47,12 +47,6 @@ static bool entry_decode(const struct format_layout *layout, const uint8_t *imag
                          struct format_entry *entry)
 {
     const uint8_t *from = image + layout->header_bytes + FORMAT_BODY_CRC_BYTES;
-    if (layout->geometry.key_kind == FORMAT_KEY_FIXED) {
-        from += number * layout->entry_bytes;
-        entry->key = (struct format_key){from, layout->geometry.key_bytes};
-        link_decode(from + entry->key.length, &entry->link);
-        return true;
-    }
     uint16_t offset;
     memcpy(&offset, from + 2 * number, sizeof offset);
     if (offset < layout->header_bytes || offset + 13u > layout->geometry.internal_bytes ||
@@ -64,15 +58,26 @@ static bool entry_decode(const struct format_layout *layout, const uint8_t *imag
     return true;
 }
 
-bool format_internal_decode(const struct format_layout *layout, const uint8_t *image,
-                            const struct format_header *header,
-                            struct format_entry entries[FORMAT_ENTRIES_MAX])
+/* Fixed keys: false where two do not ascend, or a link but the first is none. */
+static bool fixed_decode(const struct format_layout *layout, const uint8_t *image, uint32_t count,
+                         struct format_entry *entries)
 {
-    uint32_t room = layout->geometry.internal_bytes - layout->header_bytes - FORMAT_BODY_CRC_BYTES;
-    uint32_t least = layout->geometry.key_kind == FORMAT_KEY_FIXED ? layout->entry_bytes : 15u;
-    if (!header->count || header->count > FORMAT_ENTRIES_MAX || header->count * least > room)
-        return false;
-    for (uint32_t i = 0; i < header->count; i++) {
+    const uint8_t *from = image + layout->header_bytes + FORMAT_BODY_CRC_BYTES;
+    const uint32_t key_bytes = layout->geometry.key_bytes;
+    bool right = true;
+    for (uint32_t i = 0; i < count; i++) {
+        entries[i].key = (struct format_key){from, key_bytes};
+        from = link_decode(from + key_bytes, &entries[i].link);
+        right &= !i || (format_key_compare(entries[i - 1].key, entries[i].key) < 0 &&
+                        entries[i].link.address != GADDR_NULL);
+    }
+    return right;
+}
+
+static bool variable_decode(const struct format_layout *layout, const uint8_t *image, uint32_t count,
+                            struct format_entry *entries)
+{
+    for (uint32_t i = 0; i < count; i++) {
         if (!entry_decode(layout, image, i, &entries[i]))
             return false;
         if (i && format_key_compare(entries[i - 1].key, entries[i].key) >= 0)
@@ -80,7 +85,21 @@ bool format_internal_decode(const struct format_layout *layout, const uint8_t *i
         if (i && entries[i].link.address == GADDR_NULL)
             return false;
     }
-    return !format_key_compare(entries[0].key, header->lower);
+    return true;
+}
+
+bool format_internal_decode(const struct format_layout *layout, const uint8_t *image,
+                            const struct format_header *header,
+                            struct format_entry entries[FORMAT_ENTRIES_MAX])
+{
+    uint32_t room = layout->geometry.internal_bytes - layout->header_bytes - FORMAT_BODY_CRC_BYTES;
+    const bool fixed = layout->geometry.key_kind == FORMAT_KEY_FIXED;
+    uint32_t least = fixed ? layout->entry_bytes : 15u;
+    if (!header->count || header->count > FORMAT_ENTRIES_MAX || header->count * least > room)
+        return false;
+    return (fixed ? fixed_decode(layout, image, header->count, entries)
+                  : variable_decode(layout, image, header->count, entries)) &&
+           !format_key_compare(entries[0].key, header->lower);
 }
 
 uint32_t format_internal_size(const struct format_layout *layout, const struct format_entry *entries,
@@ -96,6 +115,33 @@ uint32_t format_internal_size(const struct format_layout *layout, const struct f
     return size;
 }
 
+static void fixed_encode(const struct format_layout *layout, const struct format_entry *entries,
+                         uint32_t count, uint8_t *to)
+{
+    const uint32_t key_bytes = layout->geometry.key_bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        if (key_bytes == 8) /* by far the most, and not worth a call */
+            memcpy(to, entries[i].key.bytes, 8);
+        else
+            memcpy(to, entries[i].key.bytes, key_bytes);
+        to = link_encode(to + key_bytes, entries[i].link);
+    }
+}
+
+static void variable_encode(uint8_t *image, const struct format_entry *entries, uint32_t count, uint8_t *to)
+{
+    uint8_t *offsets = to;
+    to += 2 * count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint16_t offset = (uint16_t)(to - image);
+        memcpy(offsets + 2 * i, &offset, sizeof offset);
+        *to++ = (uint8_t)entries[i].key.length;
+        if (entries[i].key.length)
+            memcpy(to, entries[i].key.bytes, entries[i].key.length);
+        to = link_encode(to + entries[i].key.length, entries[i].link);
+    }
+}
+
 void format_internal_encode(const struct format_layout *layout, struct format_header *header,
                             const struct format_entry *entries, uint32_t count, uint8_t *image)
 {
@@ -104,19 +150,9 @@ void format_internal_encode(const struct format_layout *layout, struct format_he
     memset(image + layout->header_bytes, 0, layout->geometry.internal_bytes - layout->header_bytes);
     format_header_encode(layout, header, image);
     uint8_t *to = image + layout->header_bytes + FORMAT_BODY_CRC_BYTES;
-    bool fixed = layout->geometry.key_kind == FORMAT_KEY_FIXED;
-    uint8_t *offsets = to;
-    if (!fixed)
-        to += 2 * count;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!fixed) {
-            uint16_t offset = (uint16_t)(to - image);
-            memcpy(offsets + 2 * i, &offset, sizeof offset);
-            *to++ = (uint8_t)entries[i].key.length;
-        }
-        if (entries[i].key.length)
-            memcpy(to, entries[i].key.bytes, entries[i].key.length);
-        to = link_encode(to + entries[i].key.length, entries[i].link);
-    }
+    if (layout->geometry.key_kind == FORMAT_KEY_FIXED)
+        fixed_encode(layout, entries, count, to);
+    else
+        variable_encode(image, entries, count, to);
     internal_seal(layout, image);
 }

@@ -23,16 +23,6 @@ struct format_key format_key_least(const struct format_layout *layout)
     return (struct format_key){zeros, fixed ? layout->geometry.key_bytes : 0};
 }
 
-uint64_t format_key_head(struct format_key key)
-{
-    uint64_t word = 0;
-    if (key.length >= sizeof word)
-        memcpy(&word, key.bytes, sizeof word);
-    else if (key.length)
-        memcpy(&word, key.bytes, key.length);
-    return __builtin_bswap64(word);
-}
-
 uint64_t format_key_hash(struct format_key key)
 {
     return XXH3_64bits(key.bytes, key.length);

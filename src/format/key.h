@@ -19,15 +19,6 @@ struct format_key_copy {
     uint8_t bytes[FORMAT_KEY_MAX];
 };
 
-static inline int format_key_compare(struct format_key a, struct format_key b)
-{
-    uint32_t shorter = a.length < b.length ? a.length : b.length;
-    int order = shorter ? memcmp(a.bytes, b.bytes, shorter) : 0;
-    if (order)
-        return order;
-    return a.length < b.length ? -1 : a.length > b.length;
-}
-
 /* How many bytes both begin with. */
 static inline uint32_t format_key_common(struct format_key a, struct format_key b)
 {
@@ -47,7 +38,34 @@ static inline struct format_key format_key_of(const struct format_key_copy *copy
 struct format_key format_key_least(const struct format_layout *layout);
 /* The key's head: its first eight bytes as a number that orders like memcmp; shorter keys are padded with
  * zeros. */
-uint64_t format_key_head(struct format_key key);
+static inline uint64_t format_key_head(struct format_key key)
+{
+    uint64_t word = 0;
+    if (key.length >= sizeof word)
+        memcpy(&word, key.bytes, sizeof word);
+    else if (key.length)
+        memcpy(&word, key.bytes, key.length);
+    return __builtin_bswap64(word);
+}
+/* By all bytes: what format_key_compare says, also where heads differ. */
+static inline int format_key_compare_bytes(struct format_key a, struct format_key b)
+{
+    uint32_t shorter = a.length < b.length ? a.length : b.length;
+    int order = shorter ? memcmp(a.bytes, b.bytes, shorter) : 0;
+    if (order)
+        return order;
+    return a.length < b.length ? -1 : a.length > b.length;
+}
+/* Negative, 0 or positive, as memcmp. Most keys differ in their heads. */
+static inline int format_key_compare(struct format_key a, struct format_key b)
+{
+    if (a.length >= sizeof(uint64_t) && b.length >= sizeof(uint64_t)) {
+        const uint64_t left = format_key_head(a), right = format_key_head(b);
+        if (left != right)
+            return left < right ? -1 : 1;
+    }
+    return format_key_compare_bytes(a, b);
+}
 /* XXH3-64 of the whole key: what a long slot knows its key by. */
 uint64_t format_key_hash(struct format_key key);
 

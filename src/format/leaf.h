@@ -7,6 +7,11 @@
  * one triple without segments: version, then the overflow, which is its only bucket. slot.h says what stands
  * in a slot.
  *
+ * Behind the last triple nothing lies. Where there is room (format_layout_keeps_order) the process that owns
+ * a leaf keeps the order of its entries there: slot numbers, one byte each, in the order of the keys. That is
+ * a hint to its scans and to nobody else. No check covers it, nothing keeps it true, and a leaf that is
+ * written anew has there whatever it has.
+ *
  * Pure, as header.h.
  */
 #ifndef FORMAT_LEAF_H
@@ -22,6 +27,11 @@ struct format_bucket {
     uint32_t version_offset;
 };
 
+/* The number of the key's bucket in a leaf with this tag: some 30 instructions for a key of eight bytes. */
+static inline uint32_t format_bucket_index(const struct format_layout *layout, uint32_t tag,
+                                           struct format_key key);
+/* Any key's hash under the tag, from which its bucket follows. */
+uint64_t format_bucket_hash(uint32_t tag, struct format_key key);
 /* The key's bucket in a leaf with this tag. */
 void format_bucket_of(const struct format_layout *layout, uint32_t tag, struct format_key key,
                       struct format_bucket *bucket);
@@ -42,6 +52,27 @@ bool format_bucket_find(const struct format_layout *layout, const uint8_t *image
 bool format_bucket_find_shared(const struct format_layout *layout, const uint8_t *shared, uint8_t *image,
                                const struct format_bucket *bucket, uint32_t seed, struct format_key key,
                                struct format_slot *slot);
+/* The same as format_bucket_hash, which is XXH3-64 with the tag for its seed, of a key of eight bytes. */
+static inline uint64_t format_bucket_hash_eight(uint32_t tag, const uint8_t *key)
+{
+    uint64_t word, seed = tag ^ (uint64_t)__builtin_bswap32(tag) << 32;
+    memcpy(&word, key, sizeof word);
+    /* bytes 8 to 15 of XXH3's secret, and 16 to 23 */
+    const uint64_t flip = (UINT64_C(0x1cad21f72c81017c) ^ UINT64_C(0xdb979083e96dd4de)) - seed;
+    uint64_t hash = (word >> 32 | word << 32) ^ flip;
+    hash ^= (hash << 49 | hash >> 15) ^ (hash << 24 | hash >> 40);
+    hash *= UINT64_C(0x9fb21c651e98df25);
+    hash ^= (hash >> 35) + sizeof word;
+    hash *= UINT64_C(0x9fb21c651e98df25);
+    return hash ^ hash >> 28;
+}
+static inline uint32_t format_bucket_index(const struct format_layout *layout, uint32_t tag,
+                                           struct format_key key)
+{
+    const uint64_t hash = key.length == sizeof(uint64_t) ? format_bucket_hash_eight(tag, key.bytes)
+                                                         : format_bucket_hash(tag, key);
+    return (uint32_t)(((hash >> 32) * layout->buckets) >> 32);
+}
 /* A free slot for a key of this bucket, own segment first; UINT32_MAX when full. */
 uint32_t format_bucket_free_slot(const struct format_layout *layout, const uint8_t *image,
                                  const struct format_bucket *bucket, uint32_t seed);

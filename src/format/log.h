@@ -104,7 +104,7 @@ struct format_log_frame {
     uint64_t first, last; /* sequences: the first entry's, the greatest */
     struct format_log_other other;
     uint32_t carried; /* bytes of carriers before the other copy: a multiple of 64 */
-    bool alone;       /* its process has written frames of one copy, this one or others */
+    bool alone;       /* its process has written frames of one copy, this one or others: log/alone.c */
 };
 
 /* `room` bytes: a multiple of 64 up to FORMAT_LOG_FRAME_MAX, at least one block, and no more than a segment

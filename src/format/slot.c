@@ -28,32 +28,55 @@ enum format_slot_state format_slot_read(const struct format_layout *layout, cons
                                                                         : FORMAT_SLOT_INVALID;
 }
 
-uint32_t format_slot_checks(const struct format_layout *layout, const uint8_t *image, uint32_t first,
-                            uint32_t count, uint32_t seed, uint32_t checks[FORMAT_SLOT_RUN_MAX])
+static uint32_t plain_sift(const struct format_layout *layout, const uint8_t *image, uint32_t first,
+                           uint32_t count, uint32_t seed, struct crc32c_piece *taken)
 {
-    /* The slots of a triple before its version are contiguous, and so are those behind it. */
-    uint32_t within = first % layout->triple_slots;
-    uint32_t run = (within < layout->segment_slots ? layout->segment_slots : layout->triple_slots) - within;
-    run = run < count ? run : count;
-    run = run < FORMAT_SLOT_RUN_MAX ? run : FORMAT_SLOT_RUN_MAX;
-    crc32c_each(seed, image + layout->slot_offset[first] + 4, layout->slot_bytes, run,
-                layout->geometry.key_bytes + layout->geometry.value_bytes, checks);
-    for (uint32_t i = 0; i < run; i++)
-        checks[i] |= 1u;
-    return run;
+    return crc32c_sift(seed, image, layout->slot_offset + first, count,
+                       layout->geometry.key_bytes + layout->geometry.value_bytes,
+                       format_slot_empty_check(seed), taken);
+}
+
+uint32_t format_slots_taken(const struct format_layout *layout, const uint8_t *image, uint32_t seed,
+                            struct crc32c_piece *taken)
+{
+    return plain_sift(layout, image, 0, layout->slots, seed, taken);
+}
+
+bool format_slots_take(const struct format_layout *layout, const uint8_t *shared, uint8_t *image,
+                       uint32_t seed, uint64_t *taken)
+{
+    assert(format_layout_sifts(layout));
+    return crc32c_sift_shared(seed, shared, image, layout->slot_offset, layout->slots,
+                              layout->geometry.key_bytes + layout->geometry.value_bytes,
+                              format_slot_empty_check(seed), taken);
+}
+
+#define RUN 64u /* slots that are worked on at once */
+
+bool format_slots_lack(const struct format_layout *layout, const uint8_t *image, uint32_t first,
+                       uint32_t count, uint32_t seed, uint64_t head)
+{
+    struct crc32c_piece taken[RUN];
+    bool held = false;
+    for (uint32_t run; count; first += run, count -= run) {
+        run = count < RUN ? count : RUN;
+        const uint32_t found = plain_sift(layout, image, first, run, seed, taken);
+        if (found == CRC32C_NONE)
+            return false;
+        for (uint32_t i = 0; i < found; i++)
+            held |= taken[i].head == head;
+    }
+    return !held;
 }
 
 static bool plain_valid(const struct format_layout *layout, const uint8_t *image, uint32_t first,
                         uint32_t count, uint32_t seed)
 {
-    uint32_t empty = format_slot_empty_check(seed), checks[FORMAT_SLOT_RUN_MAX];
+    struct crc32c_piece taken[RUN];
     for (uint32_t run; count; first += run, count -= run) {
-        run = format_slot_checks(layout, image, first, count, seed, checks);
-        for (uint32_t i = 0; i < run; i++) {
-            uint32_t check = slot_check(image + layout->slot_offset[first + i]);
-            if (check != empty && check != checks[i])
-                return false;
-        }
+        run = count < RUN ? count : RUN;
+        if (plain_sift(layout, image, first, run, seed, taken) == CRC32C_NONE)
+            return false;
     }
     return true;
 }
@@ -90,11 +113,28 @@ static uint32_t slot_write_long(uint8_t *bytes, uint32_t seed, gaddr block, stru
     return slot_long_check(seed, bytes, value);
 }
 
+/* Fixed keys and values. */
+static void plain_write(const struct format_layout *layout, uint8_t *image, uint32_t number, uint32_t seed,
+                        struct format_key key, struct format_key value)
+{
+    uint8_t *bytes = image + layout->slot_offset[number];
+    const uint32_t used = layout->geometry.key_bytes + layout->geometry.value_bytes;
+    if (4 + used < layout->slot_bytes)
+        memset(bytes + 4 + used, 0, layout->slot_bytes - 4 - used);
+    format_slot_place(layout, image, number, key, value);
+    const uint32_t check = crc32c(seed, bytes + 4, used) | 1u;
+    memcpy(bytes, &check, 4);
+}
+
 void format_slot_write(const struct format_layout *layout, uint8_t *image, uint32_t number, uint32_t seed,
                        struct format_key lower, gaddr block, struct format_key key, struct format_key value)
 {
     uint8_t *bytes = image + layout->slot_offset[number], *to = bytes + layout->value_offset;
     uint32_t check;
+    if (format_layout_plain(layout)) {
+        plain_write(layout, image, number, seed, key, value);
+        return;
+    }
     memset(bytes + 4, 0, layout->slot_bytes - 4);
     if (layout->geometry.value_variable)
         *to++ = (uint8_t)value.length;
@@ -136,4 +176,23 @@ void format_slot_clear(const struct format_layout *layout, uint8_t *image, uint3
 {
     uint32_t check = format_slot_empty_check(seed);
     memcpy(image + layout->slot_offset[number], &check, 4);
+}
+
+void format_slots_clear(const struct format_layout *layout, uint8_t *image, uint32_t seed)
+{
+    const uint32_t check = format_slot_empty_check(seed);
+    for (uint32_t number = 0; number < layout->slots; number++)
+        memcpy(image + layout->slot_offset[number], &check, sizeof check);
+}
+
+void format_slots_seal(const struct format_layout *layout, uint8_t *image, const uint32_t *numbers,
+                       uint32_t count, uint32_t seed)
+{
+    uint32_t places[RUN];
+    for (uint32_t run; count; numbers += run, count -= run) {
+        run = count < RUN ? count : RUN;
+        for (uint32_t i = 0; i < run; i++)
+            places[i] = layout->slot_offset[numbers[i]];
+        crc32c_seal(seed, image, places, run, layout->geometry.key_bytes + layout->geometry.value_bytes);
+    }
 }

@@ -21,6 +21,7 @@
 #ifndef FORMAT_SLOT_H
 #define FORMAT_SLOT_H
 
+#include "base/crc32c.h"
 #include "fabric/fabric.h"
 #include "format/geometry.h"
 #include "format/key.h"
@@ -52,14 +53,22 @@ struct format_slot {
 enum format_slot_state format_slot_read(const struct format_layout *layout, const uint8_t *image,
                                         uint32_t number, uint32_t seed, struct format_key lower,
                                         struct format_slot *slot);
-/* Fixed keys and values: computes the checks that slots should have if they are taken, several at once.
- * Returns for how many slots from `first` on. */
-#define FORMAT_SLOT_RUN_MAX 64u
-uint32_t format_slot_checks(const struct format_layout *layout, const uint8_t *image, uint32_t first,
-                            uint32_t count, uint32_t seed, uint32_t checks[FORMAT_SLOT_RUN_MAX]);
+/* Fixed keys and values: the taken ones of all slots, with their keys' heads, into `taken`, which has room
+ * for all. Returns how many they are; CRC32C_NONE if a slot is not valid. */
+uint32_t format_slots_taken(const struct format_layout *layout, const uint8_t *image, uint32_t seed,
+                            struct crc32c_piece *taken);
+/* The same of a leaf's own bytes, which others may be writing: what is judged is copied to its place in the
+ * image, but for the checks. Bit i of *taken says whether slot i is; false if a slot is not valid. For
+ * layouts that format_layout_sifts says. */
+bool format_slots_take(const struct format_layout *layout, const uint8_t *shared, uint8_t *image,
+                       uint32_t seed, uint64_t *taken);
 /* R2's second half: every slot of the range is valid under the seed. */
 bool format_slots_valid(const struct format_layout *layout, const uint8_t *image, uint32_t first,
                         uint32_t count, uint32_t seed, struct format_key lower);
+/* Fixed keys and values, in one pass: true if every slot of the range is valid, and no key in them has this
+ * head. False says nothing. */
+bool format_slots_lack(const struct format_layout *layout, const uint8_t *image, uint32_t first,
+                       uint32_t count, uint32_t seed, uint64_t head);
 /* Bytes of the key that an inline slot of this leaf would have to hold. */
 uint32_t format_slot_remainder(const struct format_layout *layout, struct format_key lower,
                                struct format_key key);
@@ -76,6 +85,24 @@ void format_slot_write(const struct format_layout *layout, uint8_t *image, uint3
 /* Gives a valid, taken slot the check for another seed; nothing else in it changes. */
 void format_slot_renew(const struct format_layout *layout, uint8_t *image, uint32_t number, uint32_t seed,
                        struct format_key lower);
+/* Fixed keys and values: gives many slots at once the checks of taken ones, whatever checks they have. */
+void format_slots_seal(const struct format_layout *layout, uint8_t *image, const uint32_t *numbers,
+                       uint32_t count, uint32_t seed);
+/* Fixed keys and values: what format_slot_write does in a slot that is all zeros but for its check, which
+ * format_slots_seal is to write. */
+static inline void format_slot_place(const struct format_layout *layout, uint8_t *image, uint32_t number,
+                                     struct format_key key, struct format_key value)
+{
+    uint8_t *bytes = image + layout->slot_offset[number] + 4;
+    if (key.length == 8 && value.length == 8) { /* by far the most, and not worth a call */
+        memcpy(bytes, key.bytes, 8);
+        memcpy(bytes + 8, value.bytes, 8);
+        return;
+    }
+    memcpy(bytes, key.bytes, key.length);
+    if (value.length)
+        memcpy(bytes + key.length, value.bytes, value.length);
+}
 /* The key's hash in a valid long slot. */
 static inline uint64_t format_slot_hash(const struct format_layout *layout, const uint8_t *image,
                                         uint32_t number)
@@ -85,5 +112,7 @@ static inline uint64_t format_slot_hash(const struct format_layout *layout, cons
     return hash;
 }
 void format_slot_clear(const struct format_layout *layout, uint8_t *image, uint32_t number, uint32_t seed);
+/* All slots of a leaf. */
+void format_slots_clear(const struct format_layout *layout, uint8_t *image, uint32_t seed);
 
 #endif

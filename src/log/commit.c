@@ -34,10 +34,10 @@ bool log_lane_create(struct log *log)
     for (unsigned i = 0; i < 2; i++) {
         struct log_batch *batch = &lane->batches[i];
         batch->lane = lane;
-        batch->frames = calloc(log->memory_nodes, sizeof *batch->frames);
+        batch->frames = calloc(log->most, sizeof *batch->frames);
         if (!batch->frames)
             return false;
-        for (uint16_t n = 0; n < log->memory_nodes; n++) {
+        for (uint16_t n = 0; n < log->most; n++) {
             batch->frames[n].batch = batch;
             batch->frames[n].node = n;
             batch->frames[n].last = &batch->frames[n].first;
@@ -50,7 +50,7 @@ void log_lane_destroy(struct log *log)
 {
     for (unsigned i = 0; i < 2; i++) {
         struct log_frame *frames = log->lane.batches[i].frames;
-        for (uint16_t n = 0; frames && n < log->memory_nodes; n++) {
+        for (uint16_t n = 0; frames && n < log->most; n++) {
             free(frames[n].bytes);
             free(frames[n].copy);
             log_carry_free(&frames[n].carry);
@@ -116,12 +116,15 @@ static struct unmerged_frame *commit_open(void *context, struct tree_session *se
     struct log *log = context;
     struct log_lane *lane = &log->lane;
     const bool carries = entry->record_bytes && log_carries(log);
+    /* What goes ahead lies on this memory node; else any stream will do, where this one's leaves. */
+    if (!log_takes(log, node) && !entry->ahead_count)
+        node = log_copy_node(log, node, 0);
     spinlock_lock(&lane->lock);
     struct log_batch *batch = lane->open;
     struct log_frame *frame = &batch->frames[node];
     lane->carries = carries;
     if ((!batch->entries || batch->incarnation == tree_session_pool(session)->incarnation) &&
-        node < log->memory_nodes && frame_ready(frame, log->options.frame_bytes) && frame_fits(frame, entry))
+        node < log_nodes(log) && frame_ready(frame, log->options.frame_bytes) && frame_fits(frame, entry))
         return &frame->drawn; /* locked until commit_close */
     spinlock_unlock(&lane->lock);
     return NULL;
@@ -132,6 +135,18 @@ static void commit_close(void *context, struct tree_session *session)
     struct log *log = context;
     (void)session;
     spinlock_unlock(&log->lane.lock);
+}
+
+/* All that the frame has in pieces is to be on the disk of one memory node, which gets its copy. */
+static void brought_note(struct log *log, struct log_frame *frame, const struct tree_logged_entry *entry)
+{
+    if (entry->brought == POOL_ANY_NODE || (frame->brought && frame->brought_node != entry->brought)) {
+        log_uncarried(log, 1);
+        frame->lacks = true;
+        return;
+    }
+    frame->brought_node = entry->brought;
+    frame->brought++;
 }
 
 static uint32_t commit_add(void *context, struct tree_session *session, struct unmerged_frame *opened,
@@ -159,7 +174,8 @@ static uint32_t commit_add(void *context, struct tree_session *session, struct u
     frame->ahead_bytes += ahead_bytes(entry);
     if (entry->record_bytes && batch->lane->carries)
         log_carry_add(frame, entry);
-    log_count(&log->stats.uncarried, entry->in_pieces && log_carries(log));
+    if (entry->in_pieces && batch->lane->carries)
+        brought_note(log, frame, entry);
     frame->again += entry->again;
     if (entry->again)                        /* seldom: all threads look at the count */
         atomic_add_relaxed(&log->beyond, 1); /* a hint */
@@ -174,16 +190,10 @@ static uint32_t commit_add(void *context, struct tree_session *session, struct u
 
 /* ---- sending ---- */
 
-/* The memory node that has the second copy; the same one: there is no other. */
-static uint16_t copy_node(const struct log *log, uint16_t node, uint32_t attempt)
+void log_uncarried(struct log *log, uint32_t entries)
 {
-    return (uint16_t)((node + 1u + attempt) % (uint32_t)log->memory_nodes);
-}
-
-/* Frames say so from now on, to the process that reads back what the disks have (P16). */
-static void log_alone(struct log *log)
-{
-    atomic_store_relaxed(&log->alone, true); /* the frames that say it are sealed by this task, or later */
+    log_count(&log->stats.uncarried, entries);
+    log_alone(log);
 }
 
 /* Whether the frame's copy on this memory node is to carry records. */
@@ -219,10 +229,14 @@ static int copy_reserve(struct log *log, struct tree_session *session, struct lo
     }
     if (!status)
         frame->places[copy].carried = carried;
-    if (!status && copy && !carried && carries(log, frame, node)) {
-        log_count(&log->stats.uncarried, frame->frame.count);
-        log_alone(log);
-    }
+    uint32_t uncarried = 0;
+    if (!status && copy && !carried && carries(log, frame, node))
+        uncarried = frame->frame.count;
+    else if (!status && copy && frame->brought && frame->brought_node != node)
+        uncarried = frame->brought;
+    if (uncarried)
+        log_uncarried(log, uncarried);
+    frame->lacks |= uncarried > 0;
     frame->copies += !status;
     return status;
 }
@@ -231,7 +245,6 @@ void log_degraded(struct log *log, uint16_t node)
 {
     const uint64_t now = task_now(), said = atomic_load_relaxed(&log->degraded_said); /* a hint */
     log_count(&log->stats.degraded, 1);
-    log_alone(log);
     if (said && now - said < DEGRADED_SAID_NS)
         return;
     atomic_store_relaxed(&log->degraded_said, now); /* as above */
@@ -245,12 +258,13 @@ void log_degraded(struct log *log, uint16_t node)
 static int second_reserve(struct log *log, struct tree_session *session, struct log_frame *frame,
                           uint32_t attempt)
 {
-    for (; copy_node(log, frame->node, attempt) != frame->node; attempt++) {
-        int status = copy_reserve(log, session, frame, copy_node(log, frame->node, attempt), 1);
+    for (; log_copy_node(log, frame->node, attempt) != frame->node; attempt++) {
+        int status = copy_reserve(log, session, frame, log_copy_node(log, frame->node, attempt), 1);
         if (status != BANYAN_ENET && status != BANYAN_ETIMEOUT)
             return status;
     }
     log_degraded(log, frame->node);
+    frame->lacks = true;
     return 0;
 }
 
@@ -260,10 +274,13 @@ static void frame_draw(struct log *log, struct log_frame *frame)
     struct format_log_frame *bytes = &frame->frame;
     /* Relaxed: log_draw orders it before the counter's move. */
     atomic_store_relaxed(&frame->drawn.first, UNMERGED_DRAWING);
+    log_marks_take(log, frame);
     uint64_t first = log_draw(log, bytes->count);
     atomic_store_release(&frame->drawn.first, first); /* seen by whoever sees what the frame becomes */
     bytes->first = first;
     bytes->last = first + bytes->count - 1;
+    if (frame->lacks)
+        log_alone(log);
 }
 
 /* Puts one copy of the frame where room is reserved for it. */
@@ -296,7 +313,7 @@ static void copy_seal(struct log *log, struct log_frame *frame, uint32_t copy)
 /* 0, or why nothing of the frame is sent. */
 static int frame_prepare(struct log *log, struct tree_session *session, struct log_frame *frame)
 {
-    const bool twice = log->options.copies > 1 && log->memory_nodes > 1;
+    const bool twice = log->options.copies > 1 && log_nodes(log) > 1;
     frame->copies = 0;
     if (!log_carry_prepare(frame))
         return pool_fail_memory(tree_session_pool(session));
@@ -315,9 +332,9 @@ static int frame_prepare(struct log *log, struct tree_session *session, struct l
  */
 static void copy_again(struct log *log, struct tree_session *session, struct log_frame *frame)
 {
-    for (uint32_t attempt = 1; copy_node(log, frame->node, attempt) != frame->node; attempt++) {
+    for (uint32_t attempt = 1; log_copy_node(log, frame->node, attempt) != frame->node; attempt++) {
         frame->copies = 1;
-        if (copy_reserve(log, session, frame, copy_node(log, frame->node, attempt), 1))
+        if (copy_reserve(log, session, frame, log_copy_node(log, frame->node, attempt), 1))
             continue;
         frame->places[1].committed = 0; /* its sequences were drawn before: L2 */
         copy_seal(log, frame, 1);
@@ -326,10 +343,13 @@ static void copy_again(struct log *log, struct tree_session *session, struct log
         struct fabric_list *list = &frame->lists[1];
         int status = pool_lists_post(tree_session_pool(session), &list, 1);
         log_stream_ended(&frame->places[1], list->status);
+        if (!status && frame->lacks)
+            log_alone(log);
         if (!status)
             return;
     }
     log_degraded(log, frame->node);
+    log_alone(log);
 }
 
 /* The lists are back. */
@@ -361,7 +381,7 @@ static void copies_post(struct tree_session *session, struct log_batch *batch)
 {
     struct fabric_list *lists[64];
     uint32_t count = 0;
-    for (uint16_t n = 0; n < batch->lane->log->memory_nodes; n++) {
+    for (uint16_t n = 0; n < log_nodes(batch->lane->log); n++) {
         struct log_frame *frame = &batch->frames[n];
         if (!frame->ahead || frame->copies < 2)
             continue;
@@ -414,7 +434,7 @@ static bool merging_lives(struct log *log, uint64_t now)
 static void batch_hold(struct log *log, struct log_batch *batch)
 {
     uint64_t began = 0, now = 0;
-    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+    for (uint16_t n = 0; n < log_nodes(log); n++) {
         while (batch->frames[n].frame.count && !hurried(log)) {
             const uint64_t most = hold_most(log, log_stream_pressure(&log->streams[n]).left);
             if (!most)
@@ -468,27 +488,34 @@ static void frame_safe(struct log *log, struct tree_session *session, struct log
 {
     for (uint32_t i = 0; i < frame->copies && !frame->status; i++) {
         const uint16_t node = frame->places[i].stream->node;
-        const int status = frame->lists[i].status ? 0 : frame->batch->frames[node].disk;
-        if (status && (!i || status == BANYAN_ENOSPC))
+        const struct log_frame *asked = &frame->batch->frames[node];
+        const int status = frame->lists[i].status || !asked->must ? 0 : asked->disk;
+        if (status && (!i || status == BANYAN_ENOSPC)) {
             frame_unsafe(log, session, frame, node, status);
-        else if (status)
+        } else if (status) {
             log_degraded(log, frame->node);
+            log_alone(log);
+        }
     }
 }
 
-/* Notes which memory nodes have copies that their disks are to have. */
+/* Notes which memory nodes have copies that their disks are to have: before the write is acknowledged, or
+ * (P18) since the frame says that there are others of one copy. */
 static void disks_want(struct log *log, struct log_batch *batch)
 {
-    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+    for (uint16_t n = 0; n < log_nodes(log); n++) {
         batch->frames[n].disk = 0;
-        batch->frames[n].asks = false;
+        batch->frames[n].asks = batch->frames[n].must = false;
     }
-    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+    for (uint16_t n = 0; n < log_nodes(log); n++) {
         const struct log_frame *frame = &batch->frames[n];
+        const bool told = frame->frame.count && log_asks_told(log, frame);
         for (uint32_t i = 0; frame->frame.count && !frame->status && i < frame->copies; i++) {
             const uint16_t node = frame->places[i].stream->node;
-            batch->frames[node].asks |=
+            const bool must =
                 !frame->lists[i].status && fabric_durability(log->fabric, node) == FABRIC_KEPT_ON_DISK_ALWAYS;
+            batch->frames[node].must |= must;
+            batch->frames[node].asks |= must || told;
         }
     }
 }
@@ -501,8 +528,8 @@ static void batch_persist(struct log *log, struct tree_session *session, struct 
     int statuses[POOL_PERSIST_MAX];
     uint32_t count = 0;
     disks_want(log, batch);
-    for (uint16_t n = 0; n < log->memory_nodes; n++) {
-        const bool last = n + 1u == log->memory_nodes;
+    for (uint16_t n = 0; n < log_nodes(log); n++) {
+        const bool last = n + 1u == log_nodes(log);
         if (batch->frames[n].asks)
             nodes[count++] = n;
         if (!count || (count < POOL_PERSIST_MAX && !last))
@@ -514,9 +541,12 @@ static void batch_persist(struct log *log, struct tree_session *session, struct 
             batch->frames[nodes[i]].disk = statuses[i];
         count = 0;
     }
-    for (uint16_t n = 0; n < log->memory_nodes; n++)
+    for (uint16_t n = 0; n < log_nodes(log); n++)
         if (batch->frames[n].frame.count)
             frame_safe(log, session, &batch->frames[n]);
+    for (uint16_t n = 0; n < log_nodes(log); n++)
+        if (batch->frames[n].frame.count)
+            log_told(log, &batch->frames[n]);
 }
 
 static void batch_post(struct log *log, struct tree_session *session, struct log_batch *batch)
@@ -528,7 +558,7 @@ static void batch_post(struct log *log, struct tree_session *session, struct log
     batch_hold(log, batch);
     log->lane.patience.refused = false;
     pool->incarnation = batch->incarnation;
-    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+    for (uint16_t n = 0; n < log_nodes(log); n++) {
         struct log_frame *frame = &batch->frames[n];
         frame->copies = 0;
         if (!frame->frame.count)
@@ -537,7 +567,7 @@ static void batch_post(struct log *log, struct tree_session *session, struct log
         if (frame->status)
             frame->error = pool->error;
     }
-    for (uint16_t n = 0; n < log->memory_nodes; n++) { /* nothing is waited for from here on */
+    for (uint16_t n = 0; n < log_nodes(log); n++) { /* nothing is waited for from here on */
         struct log_frame *frame = &batch->frames[n];
         if (frame->copies)
             frame_draw(log, frame);
@@ -553,7 +583,7 @@ static void batch_post(struct log *log, struct tree_session *session, struct log
     if (count)
         pool_lists_post(pool, lists, count);
     copies_post(session, batch);
-    for (uint16_t n = 0; n < log->memory_nodes; n++)
+    for (uint16_t n = 0; n < log_nodes(log); n++)
         if (batch->frames[n].frame.count)
             frame_judge(log, session, &batch->frames[n]);
     batch_persist(log, session, batch);
@@ -586,10 +616,10 @@ static void frame_end(struct log *log, struct tree_session *session, struct log_
     atomic_store_relaxed(&frame->drawn.first, UNMERGED_UNDRAWN);
     if (frame->again)
         atomic_add_relaxed(&log->beyond, -frame->again); /* a hint */
-    frame->ahead = frame->ahead_bytes = frame->copies = frame->again = 0;
+    frame->ahead = frame->ahead_bytes = frame->copies = frame->again = frame->brought = 0;
     frame->carry.carriers = (struct format_log_carriers){.bytes = NULL};
     frame->carry.commands = frame->carry.reads = 0;
-    frame->carry.filled = false;
+    frame->carry.filled = frame->lacks = false;
     frame->status = 0;
     while (logged) {
         struct tree_logged *next = logged->next; /* it is its operation's again once that knows */
@@ -634,7 +664,7 @@ static void batch_lead(struct log *log, struct tree_session *session, struct log
     task_yield(); /* all that can run on this thread adds what it has */
     batch_close(lane, batch);
     batch_post(log, session, batch);
-    for (uint16_t n = 0; n < log->memory_nodes; n++)
+    for (uint16_t n = 0; n < log_nodes(log); n++)
         frame_end(log, session, &batch->frames[n]);
     log_count(&log->stats.commits, 1);
     spinlock_lock(&lane->lock);
@@ -709,7 +739,14 @@ static int commit_wait(void *context, struct tree_session *session, struct tree_
     return logged->status;
 }
 
+static int commit_bring(void *context, struct tree_session *session, uint16_t node,
+                        struct tree_logged_entry *entry)
+{
+    return log_bring(context, session, node, entry);
+}
+
 const struct tree_log log_tree = {
+    .bring = commit_bring,
     .open = commit_open,
     .fits = commit_fits,
     .add = commit_add,

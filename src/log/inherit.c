@@ -25,7 +25,14 @@ struct inherit {
     const struct log_heir *heirs;
     uint32_t heir_count;
     struct log_reading *reading; /* owned */
+    bool lacks;                  /* something is not carried: each frame from then on is marked (P18) */
 };
+
+static void uncarried(struct inherit *inherit, uint32_t entries)
+{
+    log_uncarried(inherit->log, entries);
+    inherit->lacks = true;
+}
 
 static int no_memory(struct inherit *inherit)
 {
@@ -97,9 +104,17 @@ static const struct log_found **latest(struct inherit *inherit, uint32_t *count)
 
 /* ---- logging again ---- */
 
+/* What all second copies that leave in one wait carry, or one record: frames under way have little room in
+ * all (FORMAT_LOG_SPAN), and a batch's are beside them. */
+#define CARRIED_MOST (192u << 10)
+
 struct again {
     struct format_log_frame frames[FRAMES];
-    struct fabric_command writes[2 * FRAMES];
+    struct log_records records[FRAMES]; /* that their second copies carry; their node */
+    uint32_t carried;                   /* bytes of all */
+    uint32_t brought;                   /* entries with values in pieces, which were brought to this node */
+    uint16_t home, brought_node;
+    struct fabric_command writes[2 * FRAMES][2];
     struct fabric_list lists[2 * FRAMES];
     struct log_place places[FRAMES][2]; /* of a frame and its copy */
     uint32_t copies[FRAMES];            /* of them, those that are reserved */
@@ -112,17 +127,46 @@ static bool is_away(int status)
     return status == BANYAN_ENET || status == BANYAN_ETIMEOUT;
 }
 
+/* What goes before the frame's copy on this memory node. */
+static uint32_t carried_bytes(const struct inherit *inherit, const struct again *again, uint32_t frame,
+                              uint16_t node)
+{
+    const uint32_t carried = again->records[frame].carriers.used, copies = again->copies[frame];
+    return copies && fabric_durability(inherit->log->fabric, node) >= FABRIC_KEPT_ON_DISK ? carried : 0;
+}
+
+static int place_reserve(struct inherit *inherit, struct again *again, uint32_t frame, uint16_t node)
+{
+    struct log_stream *stream = &inherit->log->streams[node];
+    struct log_place *place = &again->places[frame][again->copies[frame]];
+    const uint32_t length = format_log_frame_bytes(&again->frames[frame]);
+    uint32_t carried = carried_bytes(inherit, again, frame, node);
+    if (carried && !log_stream_fits(stream, carried + length))
+        carried = 0;
+    int status = log_stream_reserve(stream, inherit->session, carried + length, true, NULL, place);
+    if (status == BANYAN_EINVAL && carried) {
+        carried = 0;
+        status = log_stream_reserve(stream, inherit->session, length, true, NULL, place);
+    }
+    if (status)
+        return status;
+    place->carried = carried;
+    if (carried_bytes(inherit, again, frame, node) != carried)
+        uncarried(inherit, again->frames[frame].count);
+    again->copies[frame]++;
+    return 0;
+}
+
 /* Room for a copy of the frame, on the first memory node from `node` on that is there, up to `last`. */
 static int copy_reserve(struct inherit *inherit, struct again *again, uint32_t frame, uint32_t node,
                         uint32_t last)
 {
-    struct log *log = inherit->log;
-    const uint32_t length = format_log_frame_bytes(&again->frames[frame]);
+    const struct log *log = inherit->log;
+    const uint32_t count = log_nodes(log);
     int status = BANYAN_ENET;
     for (; node <= last && is_away(status); node++)
-        status = log_stream_reserve(&log->streams[node % log->memory_nodes], inherit->session, length, true,
-                                    NULL, &again->places[frame][again->copies[frame]]);
-    again->copies[frame] += !status;
+        if (log_takes(log, node % count))
+            status = place_reserve(inherit, again, frame, (uint16_t)(node % count));
     return status;
 }
 
@@ -131,9 +175,9 @@ static int again_reserve(struct inherit *inherit, struct again *again, uint32_t 
 {
     struct log *log = inherit->log;
     int status = copy_reserve(inherit, again, frame, node, node);
-    if (status || log->options.copies < 2 || log->memory_nodes < 2)
+    if (status || log->options.copies < 2 || log_nodes(log) < 2)
         return status;
-    status = copy_reserve(inherit, again, frame, node + 1, node + log->memory_nodes - 1);
+    status = copy_reserve(inherit, again, frame, node + 1, node + log_nodes(log) - 1);
     if (!is_away(status))
         return status;
     log_degraded(log, (uint16_t)node);
@@ -149,17 +193,26 @@ static void again_draw(struct log *log, struct format_log_frame *frame)
 }
 
 static void again_seal(struct again *again, uint32_t frame, uint32_t copy, struct fabric_list *list,
-                       struct fabric_command *write)
+                       struct fabric_command *writes)
 {
     struct log_place *place = &again->places[frame][copy];
+    const struct format_log_carriers *carriers = &again->records[frame].carriers;
+    const gaddr address = place->segment->pool.address;
+    uint16_t count = 0;
     struct format_log_frame sealed = again->frames[frame];
     if (copy) {
         memcpy(again->second[frame], sealed.bytes, sealed.used);
         sealed.bytes = again->second[frame];
     }
     log_stream_seal(place, again->copies[frame] > 1 ? &again->places[frame][!copy] : NULL, &sealed);
-    *write = pool_write_command(place->segment->pool.address + place->position, sealed.bytes, place->bytes);
-    *list = (struct fabric_list){.node = place->stream->node, .count = 1, .commands = write};
+    if (place->carried) {
+        format_log_carriers_seal(carriers, place->segment->nonce, place->position, place->committed,
+                                 sealed.first);
+        writes[count++] = pool_write_command(address + place->position, carriers->bytes, place->carried);
+    }
+    writes[count++] =
+        pool_write_command(address + log_place_frame(place), sealed.bytes, place->bytes - place->carried);
+    *list = (struct fabric_list){.node = place->stream->node, .count = count, .commands = writes};
 }
 
 /* The lists are back, or were not posted. The last one first, so that all room can be given back. */
@@ -177,6 +230,21 @@ static void again_ended(struct again *again, struct fabric_list *const *lists, u
     }
 }
 
+/* P16. What the disks that get the frames do not have of the values: a second one that pieces were not
+ * brought to; and records, where the memory node is away that has them. */
+static void again_doubt(struct inherit *inherit, const struct again *again, uint32_t frames, uint32_t node)
+{
+    const bool away = node != again->home && (again->carried || again->brought);
+    uint32_t elsewhere = 0, entries = 0;
+    for (uint32_t i = 0; i < frames; i++) {
+        entries += again->frames[i].count;
+        if (again->copies[i] > 1 && again->places[i][1].stream->node != again->brought_node)
+            elsewhere = again->brought;
+    }
+    if (away || elsewhere)
+        uncarried(inherit, away ? entries : elsewhere);
+}
+
 /* Writes the frames that are filled: to this memory node, and the copies to others. */
 static int again_try(struct inherit *inherit, struct again *again, uint32_t frames, uint32_t node)
 {
@@ -186,13 +254,17 @@ static int again_try(struct inherit *inherit, struct again *again, uint32_t fram
     memset(again->copies, 0, sizeof again->copies);
     for (uint32_t i = 0; i < frames && !status; i++)
         status = again_reserve(inherit, again, i, node);
+    if (!status)
+        again_doubt(inherit, again, frames, node);
     for (uint32_t i = 0; i < frames; i++) {
         if (!status)
             again_draw(inherit->log, &again->frames[i]);
+        if (!status && (again->copies[i] < 2 || inherit->lacks))
+            log_alone(inherit->log);
         for (uint32_t copy = 0; copy < again->copies[i]; copy++, used++) {
             lists[used] = &again->lists[used];
             if (!status)
-                again_seal(again, i, copy, lists[used], &again->writes[used]);
+                again_seal(again, i, copy, lists[used], again->writes[used]);
         }
     }
     const bool posted = !status;
@@ -207,7 +279,7 @@ static int again_try(struct inherit *inherit, struct again *again, uint32_t fram
  * last to the same one again, which may have lost no more than the memory node of its copies. */
 static int again_send(struct inherit *inherit, struct again *again, uint32_t frames, uint16_t node)
 {
-    const uint32_t all = inherit->log->memory_nodes;
+    const uint32_t all = log_nodes(inherit->log);
     int status = again_try(inherit, again, frames, node);
     for (uint32_t other = 1; other <= all && (is_away(status) || status == BANYAN_EFENCED); other++) {
         pool_session_begin(tree_session_pool(inherit->session));
@@ -216,47 +288,133 @@ static int again_send(struct inherit *inherit, struct again *again, uint32_t fra
     return status;
 }
 
-/* The entries of one memory node's frames, from *next on, as many as leave in one wait. */
+/* P3: an entry comes to the disk to which its record does, in whichever stream it lay. */
+static uint16_t home_of(const struct inherit *inherit, const struct log_found *found)
+{
+    const struct format_key value = log_found_value(inherit->reading, found);
+    struct tree_logged_entry entry = {.key = key_of(inherit, found), .value = value};
+    if (!found->deleted)
+        tree_logged_record(inherit->tree, &entry);
+    return entry.record_bytes && pool_on_disk(tree_session_pool(inherit->session), gaddr_node(entry.record))
+               ? gaddr_node(entry.record)
+               : found->node;
+}
+
+/* Pieces of the value are brought to the disks. */
+static int entry_bring(struct inherit *inherit, struct again *again, struct tree_logged_entry *entry)
+{
+    int status = log_bring(inherit->log, inherit->session, again->home, entry);
+    if (status)
+        return status;
+    if (entry->brought == POOL_ANY_NODE || (again->brought && again->brought_node != entry->brought)) {
+        uncarried(inherit, 1);
+        return 0;
+    }
+    again->brought_node = entry->brought;
+    again->brought++;
+    return 0;
+}
+
+/* What the entry, which is in this frame, names. */
+static int entry_carry(struct inherit *inherit, struct again *again, uint32_t frame,
+                       struct tree_logged_entry *entry)
+{
+    if (!entry->record_bytes)
+        return 0;
+    again->carried += entry->record_bytes;
+    if (!log_records_add(&again->records[frame], entry->record, entry->record_bytes))
+        return no_memory(inherit);
+    return entry->in_pieces ? entry_bring(inherit, again, entry) : 0;
+}
+
+/* Into the last frame, or the next one; *frame: which. False: none has room. */
+static bool entry_add(struct again *again, struct format_log_entry *entry, uint32_t *frame)
+{
+    entry->sequence = again->frames[*frame].count + 1; /* until they are drawn */
+    if (format_log_frame_add(&again->frames[*frame], entry))
+        return true;
+    if (*frame + 1 == FRAMES)
+        return false;
+    ++*frame;
+    format_log_frame_begin(&again->frames[*frame], again->bytes[*frame], sizeof again->bytes[0]);
+    entry->sequence = 1;
+    bool added = format_log_frame_add(&again->frames[*frame], entry);
+    assert(added);
+    (void)added;
+    return true;
+}
+
+/* Fills frames with entries of one memory node, from *next on, as many as leave in one wait. */
+static int again_fill(struct inherit *inherit, struct again *again, const struct log_found *const *sorted,
+                      uint32_t count, uint64_t epoch, uint32_t *next, uint32_t *frames)
+{
+    const bool carries = log_carries(inherit->log);
+    uint32_t frame = 0;
+    int status = 0;
+    format_log_frame_begin(again->frames, again->bytes[0], sizeof again->bytes[0]);
+    for (; *next < count && !status; ++*next) {
+        const struct log_found *found = sorted[*next];
+        if (home_of(inherit, found) != again->home)
+            continue;
+        struct tree_logged_entry entry = {
+            .key = key_of(inherit, found), .value = log_found_value(inherit->reading, found), .again = true};
+        struct format_log_entry fresh = {.kind = found->deleted ? FORMAT_LOG_DELETE : FORMAT_LOG_PUT,
+                                         .index = tree_number(inherit->tree),
+                                         .epoch = epoch,
+                                         .key = entry.key,
+                                         .value = entry.value.bytes,
+                                         .value_length = found->value_length};
+        if (carries && !found->deleted)
+            tree_logged_record(inherit->tree, &entry);
+        if (again->carried && again->carried + entry.record_bytes > CARRIED_MOST)
+            break;
+        if (!entry_add(again, &fresh, &frame))
+            break;
+        status = entry_carry(inherit, again, frame, &entry);
+    }
+    *frames = frame + 1;
+    return status;
+}
+
+/* Records that cannot be read, since their memory node is away, are not carried. */
+static int records_read(struct inherit *inherit, struct again *again, uint32_t frames)
+{
+    int status = 0;
+    for (uint32_t i = 0; i < frames && !status; i++) {
+        status = log_records_read(&again->records[i], inherit->session);
+        if (!is_away(status) && status != BANYAN_EFENCED)
+            continue;
+        pool_session_begin(tree_session_pool(inherit->session));
+        uncarried(inherit, again->frames[i].count);
+        status = 0;
+    }
+    return status;
+}
+
+/* The entries of one memory node, from *next on, as many as leave in one wait. */
 static int again_some(struct inherit *inherit, struct again *again, const struct log_found *const *sorted,
                       uint64_t *sequences, uint32_t count, uint64_t epoch, uint16_t node, uint32_t *next)
 {
     const uint32_t from = *next;
-    struct format_log_frame *frame = again->frames;
-    format_log_frame_begin(frame, again->bytes[0], sizeof again->bytes[0]);
-    for (; *next < count; ++*next) {
-        const struct log_found *entry = sorted[*next];
-        if (entry->node != node)
-            continue;
-        struct format_log_entry fresh = {.kind = entry->deleted ? FORMAT_LOG_DELETE : FORMAT_LOG_PUT,
-                                         .index = tree_number(inherit->tree),
-                                         .epoch = epoch,
-                                         .sequence = frame->count + 1,
-                                         .key = key_of(inherit, entry),
-                                         .value = log_found_value(inherit->reading, entry).bytes,
-                                         .value_length = entry->value_length};
-        if (format_log_frame_add(frame, &fresh))
-            continue;
-        if (frame + 1 == again->frames + FRAMES)
-            break;
-        frame++;
-        format_log_frame_begin(frame, again->bytes[frame - again->frames], sizeof again->bytes[0]);
-        fresh.sequence = 1;
-        bool added = format_log_frame_add(frame, &fresh);
-        assert(added);
-        (void)added;
-    }
-    const uint32_t frames = (uint32_t)(frame - again->frames) + 1;
-    int status = again->frames[0].count ? again_send(inherit, again, frames, node) : 0;
-    frame = again->frames;
+    uint32_t frames, frame = 0;
+    again->home = node;
+    again->carried = again->brought = 0;
+    int status = again_fill(inherit, again, sorted, count, epoch, next, &frames);
+    if (!status)
+        status = records_read(inherit, again, frames);
+    if (!status && again->frames[0].count)
+        status = again_send(inherit, again, frames, node);
     for (uint32_t i = from, at = 0; i < *next && !status; i++) { /* the same walk */
-        if (sorted[i]->node != node)
+        if (home_of(inherit, sorted[i]) != node)
             continue;
-        if (at == frame->count) {
+        if (at == again->frames[frame].count) {
             frame++;
             at = 0;
         }
-        sequences[i] = frame->first + at++;
+        sequences[i] = again->frames[frame].first + at++;
     }
+    for (uint32_t i = 0; i < frames; i++)
+        log_records_clear(&again->records[i]);
     return status;
 }
 
@@ -265,7 +423,9 @@ static int log_again(struct inherit *inherit, const struct log_found *const *sor
 {
     struct again *again = heap_allocate_zeros(&inherit->log->heap, 1, sizeof *again);
     int status = again ? 0 : no_memory(inherit);
-    for (uint16_t node = 0; node < inherit->log->memory_nodes && !status; node++)
+    for (uint32_t i = 0; again && i < FRAMES; i++)
+        again->records[i].heap = &inherit->log->heap;
+    for (uint16_t node = 0; node < log_nodes(inherit->log) && !status; node++)
         for (uint32_t next = 0; next < count && !status;)
             status = again_some(inherit, again, sorted, sequences, count, epoch, node, &next);
     heap_free(&inherit->log->heap, again);
@@ -338,6 +498,15 @@ static int inherit_run(struct inherit *inherit, uint64_t epoch)
     return status;
 }
 
+/* A process may have logged on a memory node that has joined, and of which this one has not heard yet: the
+ * home node's list has it, since the other one had it from there. */
+static int nodes_know(const struct log *log, struct tree_session *session)
+{
+    return fabric_refresh(log->fabric) ? 0
+                                       : pool_fail(tree_session_pool(session), BANYAN_ENET,
+                                                   "the memory nodes that may have a log are not all known");
+}
+
 int log_inherit(struct log *log, struct tree_session *session, struct tree *tree,
                 const struct log_heir *heirs, uint32_t count, struct format_key lower,
                 const struct format_key *upper, uint64_t epoch)
@@ -353,8 +522,10 @@ int log_inherit(struct log *log, struct tree_session *session, struct tree *tree
                               .reading = log_reading_take(log, epoch, count)};
     assert(count <= LOG_READING_PROCESSES);
     (void)atomic_add_relaxed(&log->inheriting, 1); /* a hint for mergers */
+    int status = nodes_know(log, session);
     pool_session_begin(tree_session_pool(session));
-    int status = inherit.reading ? inherit_run(&inherit, epoch) : no_memory(&inherit);
+    if (!status)
+        status = inherit.reading ? inherit_run(&inherit, epoch) : no_memory(&inherit);
     (void)atomic_add_relaxed(&log->inheriting, (uint32_t)-1); /* as above */
     if (inherit.reading) /* also behind an error: what it has is all of some logs */
         log_reading_keep(log, inherit.reading);
@@ -366,10 +537,10 @@ int log_inherit(struct log *log, struct tree_session *session, struct tree *tree
 
 int log_release_dead(struct log *log, struct tree_session *session, struct fabric_process gone)
 {
-    int first = 0;
     log_reading_drop(log);
+    int first = nodes_know(log, session);
     pool_session_begin(tree_session_pool(session));
-    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+    for (uint16_t n = 0; n < log_nodes(log); n++) {
         int status = pool_log_release(tree_session_pool(session), n, gone);
         first = first ? first : status;
     }

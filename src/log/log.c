@@ -46,9 +46,9 @@ int log_create(struct log **out, struct tree_compute *compute, const struct log_
         return status;
     struct log *log = calloc(1, sizeof *log);
     struct fabric *fabric = pool_fabric(tree_compute_pool(compute));
-    const uint16_t nodes = fabric_capabilities(fabric)->memory_nodes;
+    const uint16_t nodes = fabric_memory_nodes(fabric), most = fabric_memory_nodes_most(fabric);
     if (log)
-        log->streams = calloc(nodes, sizeof *log->streams);
+        log->streams = calloc(most, sizeof *log->streams);
     if (!log || !log->streams) {
         free(log);
         return error_set(error, BANYAN_ENOMEM, "no memory for the log");
@@ -56,12 +56,12 @@ int log_create(struct log **out, struct tree_compute *compute, const struct log_
     log->compute = compute;
     log->fabric = fabric;
     log->options = *options;
-    log->memory_nodes = nodes;
+    log->most = most;
     log->merged_at = task_now();
-    log->alone = options->copies < 2 || nodes < 2;
+    log->single = options->copies < 2 || nodes < 2;
     log->carry_most = LOG_CARRIED_MOST;
     random_seed(&log->random, options->seed ? options->seed : random_entropy());
-    for (uint16_t n = 0; n < nodes; n++) {
+    for (uint16_t n = 0; n < most; n++) {
         struct log_stream *stream = &log->streams[n];
         stream->log = log;
         stream->node = n;
@@ -322,7 +322,7 @@ void log_stats(const struct log *log, struct log_stats *stats)
     stats->sequence = atomic_load_relaxed(&log->sequence);                             /* as above */
     const uint64_t merged_at = atomic_load_relaxed(&log->merged_at), now = task_now(); /* as above */
     stats->lag_ns = now > merged_at ? now - merged_at : 0;
-    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+    for (uint16_t n = 0; n < log_nodes(log); n++) {
         struct log_stream *stream = &mine->streams[n];
         spinlock_lock(&stream->lock);
         stats->segments += stream->segments;

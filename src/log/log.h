@@ -105,6 +105,7 @@ struct log_stats {
     uint64_t entries, commits, frames; /* entries per commit; frames: one for each memory node and copy */
     uint64_t bytes;                    /* logged, headers and copies included */
     uint64_t merged, merge_calls;      /* entries that went to their leaves */
+    uint64_t merged_there;             /* of them: by memory nodes (tree/merging.h) */
     uint64_t cycles, cycle_ns;         /* of merging; how long the last one took */
     uint64_t unmerged, unmerged_bytes; /* keys in the tables, and their memory */
     uint64_t log_bytes;                /* of segments whose frames are not all merged */
@@ -118,8 +119,9 @@ struct log_stats {
     uint64_t inherited, inherit_ns, inherit_longest_ns; /* entries that came from others' logs */
     uint64_t degraded;  /* frames that have fewer copies than were asked for */
     uint64_t carried;   /* bytes of records that second copies had before them, for a second disk */
-    uint64_t uncarried; /* entries that a second disk has without their values: these lie in pieces, or no
-                           segment could take them */
+    uint64_t uncarried; /* entries that a second disk has without their values: no segment could take these,
+                           or they lie in pieces that could not be brought */
+    uint64_t brought;   /* bytes of pieces that were brought to disks */
     uint64_t unknown, refused;                         /* frames */
     uint64_t persists, persist_ns, persist_longest_ns; /* waits for memory nodes' disks */
     uint64_t unsafe;  /* frames that were written, of which no disk said that it has them */

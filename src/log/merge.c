@@ -33,6 +33,13 @@
 /* ... or after so many looks at which nothing was logged. */
 #define QUIET 10u
 
+/* ---- memory nodes that leave ---- */
+
+static bool leaves(const struct log *log, uint16_t node)
+{
+    return fabric_membership(log->fabric, node) == FABRIC_LEAVING;
+}
+
 /* ---- the watermark ---- */
 
 /* The stream's control block; GADDR_NULL: there is none. The session's lists are bound to the incarnation in
@@ -63,7 +70,7 @@ static int publish(struct log *log, struct tree_session *session, uint64_t water
     int status = 0;
     struct pool_session *pool = tree_session_pool(session);
     pool_session_begin(pool);
-    for (uint16_t n = 0; n < log->memory_nodes && !status; n++) {
+    for (uint16_t n = 0; n < log_nodes(log) && !status; n++) {
         struct log_stream *stream = &log->streams[n];
         gaddr control;
         status = control_find(stream, session, &control);
@@ -105,7 +112,7 @@ static int ends_keep(struct log *log, struct tree_session *session, uint64_t cer
     uint32_t count = 0, at;
     bool some = false;
     int status = 0;
-    for (uint16_t n = 0; n < log->memory_nodes && !status; n++) {
+    for (uint16_t n = 0; n < log_nodes(log) && !status; n++) {
         const bool disk = pool_on_disk(tree_session_pool(session), n);
         if ((!disk && !log->options.keep) || !log_stream_ends(&log->streams[n], certain))
             continue;
@@ -135,12 +142,20 @@ static int watermark_move(struct log *log, struct tree_session *session, uint64_
         atomic_store_relaxed(&log->published, log->certain); /* as above */
     const uint64_t certain = log->sealed ? 0 : log->certain;
     spinlock_unlock(&log->lock);
+    /* Where nothing was published: segments are given back after a loss too, though no write comes behind it.
+     */
+    pool_session_begin(tree_session_pool(session));
+    for (uint16_t n = 0; n < log_nodes(log); n++)
+        if (leaves(log, n))
+            log_stream_retire(&log->streams[n], certain);
     if (!status)
         status = ends_keep(log, session, certain);
-    for (uint16_t n = 0; n < log->memory_nodes && !status; n++) {
+    for (uint16_t n = 0; n < log_nodes(log) && !status; n++) {
         struct log_stream *stream = &log->streams[n];
         log_stream_free_up_to(stream, certain);
-        (void)log_stream_give_broken(stream, session); /* the next cycle tries again */
+        (void)log_stream_give_broken(stream, session); /* the next cycle tries again; likewise: */
+        if (leaves(log, n))
+            (void)log_stream_leave(stream, session);
     }
     return status;
 }
@@ -156,7 +171,7 @@ static bool yields(const struct log *log, enum log_pace pace)
 static struct log_pressure pressure(struct log *log)
 {
     struct log_pressure most = {0};
-    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+    for (uint16_t n = 0; n < log_nodes(log); n++) {
         const struct log_pressure here = log_stream_pressure(&log->streams[n]);
         most.full = here.full > most.full ? here.full : most.full;
         most.fresh = here.fresh > most.fresh ? here.fresh : most.fresh;
@@ -365,6 +380,7 @@ static int merge_range(struct log *log, struct tree_session *session, struct tre
     walk_work(log, session, true);
     helpers_await(log);
     log_count(&log->stats.merged, walk->keys.merged);
+    log_count(&log->stats.merged_there, walk->keys.there);
     *least = walk->keys.least;
     walk->before += walk->keys.done;
     return walk->status;
@@ -416,13 +432,13 @@ static int cycle(struct log *log, struct tree_session *session, enum log_pace pa
     uint64_t least = UINT64_MAX;
     log->walk.before = 0;
     log->walk.all = unmerged_all(log);
-    for (uint16_t n = 0; n < log->memory_nodes; n++)
+    for (uint16_t n = 0; n < log_nodes(log); n++)
         stream_begins(&log->streams[n]);
     /* Before the tables are looked at. Acquire: frames whose numbers were drawn say so (log_draw). */
     const uint64_t drawn = atomic_load_acquire(&log->sequence);
     int status = merge_all(log, session, pace, &least);
     int moved = watermark_move(log, session, least <= drawn ? least - 1 : drawn);
-    for (uint16_t n = 0; n < log->memory_nodes; n++)
+    for (uint16_t n = 0; n < log_nodes(log); n++)
         stream_ends(&log->streams[n], !status && !moved);
     log->walk.all = 0;
     atomic_store_relaxed(&log->progress, 0);                     /* a hint */
@@ -453,6 +469,15 @@ void log_turn_give(struct log *log)
     spinlock_unlock(&log->lock);
 }
 
+/* A memory node leaves on which something of this log lies. */
+static bool any_leaves(struct log *log)
+{
+    bool any = false;
+    for (uint16_t n = 0; n < log_nodes(log) && !any; n++)
+        any = leaves(log, n) && log_stream_lingers(&log->streams[n]);
+    return any;
+}
+
 static int merger_watch(struct log *log, struct tree_session *session)
 {
     uint64_t seen = 0;       /* of log->logged */
@@ -466,8 +491,9 @@ static int merger_watch(struct log *log, struct tree_session *session)
             atomic_store_relaxed(&log->merged_at, task_now());
         const struct log_pressure now = pressure(log);
         const bool due = now.fresh >= DUE || now.full >= FULL;
-        const bool idle = quiet >= QUIET && (unmerged_all(log) || atomic_load_relaxed(&log->published) <
-                                                                      atomic_load_relaxed(&log->sequence));
+        const bool idle = any_leaves(log) ||
+                          (quiet >= QUIET && (unmerged_all(log) || atomic_load_relaxed(&log->published) <
+                                                                       atomic_load_relaxed(&log->sequence)));
         if ((due || idle) && !yields(log, LOG_PACE_YIELDS) && turn_take(log, false)) {
             const uint64_t published = atomic_load_relaxed(&log->published); /* it is this task's turn */
             int status = cycle(log, session, idle ? LOG_PACE_YIELDS : LOG_PACE_PAUSES);
@@ -543,7 +569,7 @@ int log_close(struct log *log, struct tree_session *session)
     int first = log_flush_all(log, session);
     if (!first && log->options.keep)
         first = log->options.keep(log->options.keep_context);
-    for (uint16_t n = 0; n < log->memory_nodes && !first; n++)
+    for (uint16_t n = 0; n < log_nodes(log) && !first; n++)
         first = log_stream_close(&log->streams[n], session);
     return first;
 }

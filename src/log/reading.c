@@ -92,7 +92,7 @@ static int process_read(struct log *log, struct tree_session *session, struct lo
                                   .reader = {.heap = &log->heap,
                                              .session = session,
                                              .process = process,
-                                             .memory_nodes = log->memory_nodes,
+                                             .memory_nodes = log_nodes(log),
                                              .visit = frame_keep}};
     one.reader.context = &one;
     int status = log_reader_run(&one.reader);

@@ -68,6 +68,7 @@ struct log_stream {
     uint64_t told;       /* the greatest number of a segment that the memory node has told */
     bool astray;         /* an answer was lost: it may have handed out one behind that */
     bool switching;      /* a task makes the next segment */
+    bool giving;         /* all goes back to the memory node, and nothing is reserved meanwhile */
     uint64_t full_since; /* when a task found no room first, and none has found any since; 0: there is room */
     uint64_t taken_at;   /* when one found room last */
     uint64_t opened;     /* the incarnation in which the memory node was told; 0: never */
@@ -130,6 +131,13 @@ void log_stream_free_up_to(struct log_stream *stream, uint64_t watermark);
 /* Broken ones go back to the memory node. */
 int log_stream_give_broken(struct log_stream *stream, struct tree_session *session);
 int log_stream_close(struct log_stream *stream, struct tree_session *session);
+/* The memory node leaves the cluster. The first: a stream all of which is merged by the watermark, and in
+ * which nothing is under way, goes on with another segment. The second: one that has none in use is given
+ * back. For the merger. */
+void log_stream_retire(struct log_stream *stream, uint64_t watermark);
+int log_stream_leave(struct log_stream *stream, struct tree_session *session);
+/* Whether there is something to give back for it. */
+bool log_stream_lingers(struct log_stream *stream);
 
 /* ---- what other processes' logs have (reading.c) ---- */
 
@@ -204,6 +212,8 @@ struct log_frame {
     uint8_t *bytes, *copy; /* owned; copy: with another header, NULL until used */
     struct tree_logged *first, **last;
     uint32_t ahead, ahead_bytes, again;
+    uint32_t brought;      /* entries with values in pieces, which were brought */
+    uint16_t brought_node; /* to this memory node */
     /* The writes ahead, and READs of records that were written before and are to be carried; then the frame.
      * For the other copy the carriers, and the frame. */
     struct fabric_command commands[FABRIC_COMMANDS_MAX], copied[2];
@@ -211,7 +221,10 @@ struct log_frame {
     struct fabric_list lists[2];
     struct log_place places[2];
     uint32_t copies; /* lists under way */
-    bool asks;       /* of the memory node: its disk is asked whether it has the batch's copies there */
+    uint64_t marks;  /* frames of one copy that were marked when the frame was drawn (P18) */
+    bool lacks;      /* it has one copy, or one whose records are not carried */
+    bool asks, must; /* of the memory node: its disk is asked whether it has the batch's copies there; and
+                        writes wait for what it says */
     int disk;        /* what it has said */
     int status;
     struct error error; /* with `status`, of the last one that failed */
@@ -294,9 +307,9 @@ struct log {
     struct tree_compute *compute;
     struct fabric *fabric;
     struct log_options options;
-    uint16_t memory_nodes;
+    uint16_t most;              /* memory nodes that there may be */
     struct heap heap;           /* what tasks allocate for a while, and segments */
-    struct log_stream *streams; /* [memory_nodes]; owned */
+    struct log_stream *streams; /* [most]; owned */
     struct log_lane lane;
     uint64_t sequence; /* atomic; the last that was drawn */
     bool stopped;      /* atomic */
@@ -322,11 +335,26 @@ struct log {
     uint32_t inheriting;    /* atomic: tasks that inherit */
     uint64_t logged;        /* atomic: bytes, for the mergers' pace */
     uint64_t degraded_said; /* atomic: when it was said last; 0: never */
-    bool alone;             /* atomic: frames of one copy were written, or will be */
+    /* P18 (alone.c). */
+    bool single;            /* this process keeps one copy of each frame: its frames always say so */
+    uint64_t marked;        /* atomic: frames of one copy, counted when they were drawn */
+    uint64_t told;          /* atomic: so many of them a frame has told that two disks have */
+    uint64_t asked_at;      /* the committing task's: when disks were asked for such a frame last */
     uint32_t carry_most;    /* atomic: what a batch may carry; a hint */
     uint64_t merged_at;     /* atomic, statistics: all that was logged before it is merged, and published */
     struct log_stats stats; /* atomic, relaxed */
 };
+
+/* All memory nodes have lower numbers: streams and frames are there for so many, and for more. It grows. */
+static inline uint16_t log_nodes(const struct log *log)
+{
+    return fabric_memory_nodes(log->fabric);
+}
+/* Whether copies, and what is logged again, may go there. */
+static inline bool log_takes(const struct log *log, uint32_t node)
+{
+    return fabric_membership(log->fabric, (uint16_t)node) == FABRIC_MEMBER;
+}
 
 /* All that is not below the watermark. False: no memory. */
 bool log_keep(struct log *log, struct tree *tree, uint64_t version);
@@ -348,6 +376,20 @@ bool log_lane_create(struct log *log);
 void log_lane_destroy(struct log *log);
 /* A frame of this memory node has one copy, since no other one took the second: it is counted, and said. */
 void log_degraded(struct log *log, uint16_t node);
+/* ---- frames of one copy (alone.c, P18) ---- */
+
+/* Marks one. Its sequences are drawn, and it is not acknowledged yet. */
+void log_alone(struct log *log);
+/* Whether a frame that is sealed now is to say that there are such. */
+bool log_tells_alone(const struct log *log);
+/* Before the frame's sequences are drawn: notes which it says it of. */
+void log_marks_take(struct log *log, struct log_frame *frame);
+/* The lists are back. Whether the frame stands on two memory nodes with disks, and says what no two disks are
+ * known to have; and whether these are to be asked for it now, where no write waits for them. */
+bool log_tells(const struct log *log, const struct log_frame *frame);
+bool log_asks_told(struct log *log, const struct log_frame *frame);
+/* The disks have answered. */
+void log_told(struct log *log, const struct log_frame *frame);
 /* pool_persist, counted and timed. */
 int log_persist(struct log *log, struct tree_session *session, const uint16_t *nodes, uint32_t count,
                 uint32_t *at);
@@ -366,6 +408,46 @@ bool log_carry_prepare(struct log_frame *frame);
 /* Behind it: all bytes are at hand, and go before the frame's copy at this place. */
 void log_carry_fill(struct log_frame *frame, const struct log_place *place);
 void log_carry_free(struct log_carry *carry);
+
+/* Records that the second copy of a frame is to carry, which were all written before (inherit.c). */
+struct log_record {
+    gaddr address;
+    uint32_t bytes;
+};
+struct log_records {
+    struct heap *heap;
+    struct log_record *items; /* owned */
+    uint32_t count, capacity, bytes;
+    uint8_t *scratch;                    /* owned: their bytes */
+    struct format_log_carriers carriers; /* its bytes are owned */
+};
+/* False: no memory. */
+bool log_records_add(struct log_records *records, gaddr address, uint32_t bytes);
+/* READs them, and makes carriers of them, which are to be sealed. A round trip for each 1,024 of a memory
+ * node. */
+int log_records_read(struct log_records *records, struct tree_session *session);
+/* Has none any more; the memory is freed. */
+void log_records_clear(struct log_records *records);
+
+/* ---- pieces that are brought (bring.c; P17 of docs/internals/durability.md) ---- */
+
+/* Before an entry that goes to this memory node's stream: where it names a value in pieces, the disks that
+ * will have it get those. Sets entry->brought. Suspends. 0, BANYAN_ENOSPC, BANYAN_ENOMEM, BANYAN_EFENCED:
+ * then nothing is to be logged. */
+int log_bring(struct log *log, struct tree_session *session, uint16_t home, struct tree_logged_entry *entry);
+/* The memory node that has the second copy at this attempt; the same one: there is no other. */
+static inline uint16_t log_copy_node(const struct log *log, uint16_t node, uint32_t attempt)
+{
+    const uint32_t count = log_nodes(log);
+    uint32_t other = node;
+    do
+        other = (other + 1) % count;
+    while (other != node && (!log_takes(log, other) || attempt-- > 0));
+    return (uint16_t)other;
+}
+/* Entries have one copy of what they name, of which that is not known otherwise: it is counted, and frames
+ * say so from now on to the process that reads back what the disks have (P16). */
+void log_uncarried(struct log *log, uint32_t entries);
 extern const struct tree_log log_tree;
 
 static inline void log_count(uint64_t *counter, uint64_t more)

@@ -296,6 +296,8 @@ enum room { ROOM, ROOM_OPEN, ROOM_COVER, ROOM_SWITCH, ROOM_WAIT, ROOM_NEVER };
 static enum room room_find(struct log_stream *stream, uint64_t incarnation, uint32_t bytes, bool beyond)
 {
     const struct log_segment *current = stream->current;
+    if (stream->giving)
+        return ROOM_WAIT;
     /* A connection was lost: the log may have been given back since. */
     if ((current || stream->spare) && stream->opened < incarnation)
         return stream->switching ? ROOM_WAIT : ROOM_OPEN;
@@ -379,7 +381,7 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
             place_take(stream, bytes, place);
             stream->full_since = 0;
             stream->taken_at = now;
-        } else if (room == ROOM_WAIT && !stream->switching) {
+        } else if (room == ROOM_WAIT && !stream->switching && !stream->giving) {
             since = full_note(stream, patience, began);
         }
         const bool mine = room == ROOM_OPEN || room == ROOM_COVER || room == ROOM_SWITCH;
@@ -438,7 +440,7 @@ void log_stream_seal(struct log_place *place, const struct log_place *other, str
                                                  .position = log_place_frame(other),
                                                  .before = other->segment->before};
     frame->carried = other ? other->carried : 0;
-    frame->alone = atomic_load_relaxed(&stream->log->alone); /* set before such a write is acknowledged */
+    frame->alone = log_tells_alone(stream->log);
     format_log_frame_seal(frame, place->segment->nonce, log_place_frame(place), place->committed);
 }
 
@@ -632,18 +634,9 @@ int log_stream_give_broken(struct log_stream *stream, struct tree_session *sessi
     return list_give(stream, session, &stream->broken);
 }
 
-int log_stream_close(struct log_stream *stream, struct tree_session *session)
+/* All segments, of which none is in use, and the control block. */
+static int stream_give(struct log_stream *stream, struct tree_session *session)
 {
-    spinlock_lock(&stream->lock);
-    if (stream->current && !stream->flights) {
-        segment_retire(stream, stream->current);
-        stream->current = NULL;
-    }
-    spinlock_unlock(&stream->lock);
-    log_stream_free_up_to(stream, atomic_load_relaxed(&stream->log->published)); /* no cycle is under way */
-    if (stream->used || stream->current)
-        return pool_fail(tree_session_pool(session), BANYAN_EBUSY,
-                         "the log on memory node %u is not merged yet", stream->node);
     int status = list_give(stream, session, &stream->spare);
     if (!status)
         status = list_give(stream, session, &stream->broken);
@@ -656,4 +649,62 @@ int log_stream_close(struct log_stream *stream, struct tree_session *session)
     stream->control = GADDR_NULL;
     spinlock_unlock(&stream->lock);
     return status;
+}
+
+/* Under the lock. */
+static bool all_merged(const struct log_stream *stream, uint64_t watermark)
+{
+    bool merged = !stream->current || stream->current->last <= watermark;
+    for (const struct log_segment *segment = stream->used; segment; segment = segment->next)
+        merged &= segment->last <= watermark;
+    return merged;
+}
+
+void log_stream_retire(struct log_stream *stream, uint64_t watermark)
+{
+    spinlock_lock(&stream->lock);
+    if (stream->current && !stream->switching && !stream->flights && all_merged(stream, watermark)) {
+        segment_retire(stream, stream->current);
+        stream->current = NULL;
+        stream->hole = stream->hole_end = 0;
+    }
+    spinlock_unlock(&stream->lock);
+}
+
+int log_stream_leave(struct log_stream *stream, struct tree_session *session)
+{
+    spinlock_lock(&stream->lock);
+    const bool empty = !stream->current && !stream->used && !stream->flights && !stream->switching;
+    stream->giving = empty;
+    spinlock_unlock(&stream->lock);
+    if (!empty)
+        return 0;
+    int status = stream_give(stream, session);
+    spinlock_lock(&stream->lock);
+    stream->giving = false;
+    spinlock_unlock(&stream->lock);
+    return status;
+}
+
+bool log_stream_lingers(struct log_stream *stream)
+{
+    spinlock_lock(&stream->lock);
+    const bool lingers = stream->opened || stream->current || stream->used;
+    spinlock_unlock(&stream->lock);
+    return lingers;
+}
+
+int log_stream_close(struct log_stream *stream, struct tree_session *session)
+{
+    spinlock_lock(&stream->lock);
+    if (stream->current && !stream->flights) {
+        segment_retire(stream, stream->current);
+        stream->current = NULL;
+    }
+    spinlock_unlock(&stream->lock);
+    log_stream_free_up_to(stream, atomic_load_relaxed(&stream->log->published)); /* no cycle is under way */
+    if (stream->used || stream->current)
+        return pool_fail(tree_session_pool(session), BANYAN_EBUSY,
+                         "the log on memory node %u is not merged yet", stream->node);
+    return stream_give(stream, session);
 }

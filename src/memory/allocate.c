@@ -13,10 +13,11 @@
 
 /* ---- ALLOCATE ---- */
 
-/* Whether this allocation is to fail: the memory node is being emptied, or a test wants it. */
-static bool refused(struct memory_node *node)
+/* Whether this allocation is to fail: the memory node is being emptied, and the block would stay, or a test
+ * wants it. */
+static bool refused(struct memory_node *node, const struct memory_allocate_request *request)
 {
-    if (node->draining)
+    if (node->draining && request->purpose != MEMORY_FOR_STAGING)
         return true;
     if (node->refusals == 0)
         return false;
@@ -39,15 +40,16 @@ static uint16_t keep_units(const struct memory_node *node)
 
 static bool wish_make(const struct memory_allocate_request *request, struct blocks_wish *wish)
 {
-    *wish = (struct blocks_wish){.block_bytes = request->block_bytes,
-                                 .want = request->want,
-                                 .least_bytes =
-                                     request->least_bytes ? request->least_bytes : request->block_bytes,
-                                 .purpose = (enum memory_purpose)request->purpose};
+    *wish = (struct blocks_wish){
+        .block_bytes = request->block_bytes,
+        .want = request->want,
+        .least_bytes = request->least_bytes ? request->least_bytes : request->block_bytes,
+        .purpose =
+            request->purpose == MEMORY_FOR_STAGING ? MEMORY_FOR_DATA : (enum memory_purpose)request->purpose};
     return memory_block_index(wish->block_bytes) < MEMORY_BLOCK_SIZES &&
            memory_block_index(wish->least_bytes) < MEMORY_BLOCK_SIZES &&
-           wish->least_bytes <= wish->block_bytes && request->purpose < MEMORY_PURPOSES && wish->want > 0 &&
-           wish->want <= MEMORY_BATCH_MAX;
+           wish->least_bytes <= wish->block_bytes && request->purpose <= MEMORY_FOR_STAGING &&
+           wish->want > 0 && wish->want <= MEMORY_BATCH_MAX;
 }
 
 static int allocate(struct memory_node *node, const struct memory_allocate_request *request,
@@ -60,8 +62,9 @@ static int allocate(struct memory_node *node, const struct memory_allocate_reque
 
     spinlock_lock(&node->lock);
     bool formatted = node->cluster_id != 0;
-    uint32_t count =
-        formatted && !refused(node) ? blocks_take(node->blocks, &wish, offsets, &reply->block_bytes) : 0;
+    uint32_t count = formatted && !refused(node, request)
+                         ? blocks_take(node->blocks, &wish, offsets, &reply->block_bytes)
+                         : 0;
     for (uint32_t i = 0; i < count; i++)
         reply->blocks[i] = memory_node_block_address(node, offsets[i]);
     node->allocations_total += count;
@@ -105,18 +108,22 @@ void memory_node_refuse(struct memory_node *node, uint64_t count)
 
 /* ---- DRAIN ---- */
 
+void memory_node_drain(struct memory_node *node, bool on)
+{
+    spinlock_lock(&node->lock);
+    node->draining = on;
+    spinlock_unlock(&node->lock);
+}
+
 static int serve_drain(void *context, struct memory_call *call)
 {
-    struct memory_node *node = context;
     struct memory_drain_request request;
     if (call->length < sizeof request)
         return BANYAN_EINVAL;
     memcpy(&request, call->request, sizeof request);
     if (request.on > 1)
         return BANYAN_EINVAL;
-    spinlock_lock(&node->lock);
-    node->draining = request.on;
-    spinlock_unlock(&node->lock);
+    memory_node_drain(context, request.on);
     return BANYAN_OK;
 }
 

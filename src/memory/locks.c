@@ -10,16 +10,22 @@
 /* Compute nodes go on taking and releasing locks meanwhile, so a word is cleared only if it still bears the
  * id. Sequentially consistent like every atomic of the fabric (G3): a lock cleared here passes on what its
  * holder had written. */
-static uint64_t release_narrow(uint16_t *words, uint64_t count, uint16_t id)
+static uint64_t release_narrow(uint64_t *words, uint64_t count, uint16_t id)
 {
     uint64_t released = 0;
     for (uint64_t i = 0; i < count; i++) {
-        uint16_t expected = id;
-        /* relaxed: a hint only; the fenced owner takes no more locks, so none is missed */
-        if (atomic_load_relaxed(&words[i]) == id &&
-            __atomic_compare_exchange_n(&words[i], &expected, (uint16_t)0, false, __ATOMIC_SEQ_CST,
-                                        __ATOMIC_RELAXED))
-            released++;
+        /* relaxed, here and below: a hint only; the fenced owner takes no more locks, so none is missed. Four
+         * locks at once, as almost all are free. */
+        if (!atomic_load_relaxed(&words[i]))
+            continue;
+        uint16_t *locks = (uint16_t *)(void *)&words[i];
+        for (unsigned lock = 0; lock < sizeof words[i] / sizeof *locks; lock++) {
+            uint16_t expected = id;
+            if (atomic_load_relaxed(&locks[lock]) == id &&
+                __atomic_compare_exchange_n(&locks[lock], &expected, (uint16_t)0, false, __ATOMIC_SEQ_CST,
+                                            __ATOMIC_RELAXED))
+                released++;
+        }
     }
     return released;
 }
@@ -41,7 +47,7 @@ static uint64_t release_wide(uint64_t *words, uint64_t count, uint64_t id)
 static uint64_t release_table(const struct memory_node *node, void *table, uint16_t compute_id)
 {
     if (node->target.lock_width == 2)
-        return release_narrow(table, node->target.lock_bytes / 2, compute_id);
+        return release_narrow(table, node->target.lock_bytes / 8, compute_id);
     return release_wide(table, node->target.lock_bytes / 8, compute_id);
 }
 

@@ -174,6 +174,8 @@ static int take_up(struct memory_node *node, const struct memory_options *option
         status = memory_board_open(&node->board, &node->keep, error);
     if (!status)
         status = memory_log_open(node, error);
+    if (!status && formatted)
+        memory_cluster_open(node);
     if (status || formatted)
         return status;
     if (options->unformatted) {
@@ -290,6 +292,7 @@ int memory_node_format(struct memory_node *node, uint64_t cluster_id, uint16_t n
     node->cluster_id = cluster_id;
     node->node_count = node_count;
     write_header(node);
+    memory_cluster_clear(node);
     keep_remember(&node->keep, cluster_id, number, node_count);
     spinlock_unlock(&node->lock);
     return BANYAN_OK;

@@ -2,8 +2,9 @@
  * memory.h - a memory node: a pool, a lock region, and the services of its CPU (service.h; request.h is the
  * list of what they are asked).
  *
- * Pool layout: bytes 0..4095 the node's own header (struct memory_header), 4096..65535 the catalogue area (on
- * node 0: superblock and named indexes, owned by src/tree/catalogue.c), from MEMORY_LOCK_TABLE_OFFSET
+ * Pool layout: bytes 0..4095 the node's own header (struct memory_header), 4096..40959 the catalogue area (on
+ * node 0: superblock and named indexes, owned by src/tree/catalogue.c), 40960..65535 the list of memory nodes
+ * (on node 0: cluster.h), from MEMORY_LOCK_TABLE_OFFSET
  * lock_bytes of locks in the node's DRAM (switch --lock-region dram), then blocks (blocks.h): nodes of the
  * tree from the low end up, data (records, their pieces, key blocks) from the high end down. Blocks are
  * handed out in batches by RPC, and returned the same way. (Sherman §4.2 has the same two stages, and gives a
@@ -19,6 +20,7 @@
 
 #define MEMORY_MAGIC             UINT64_C(0x4e41594e41420001)
 #define MEMORY_CATALOGUE_OFFSET  4096u
+#define MEMORY_CLUSTER_OFFSET    40960u
 #define MEMORY_LOCK_TABLE_OFFSET 65536u
 /* A multiple of 64 whatever the lock region's size: so is every block of 64 bytes or more. */
 #define MEMORY_FIRST_CHUNK(lock_bytes)                                                                       \
@@ -130,11 +132,15 @@ uint16_t memory_node_kept_id(const struct memory_node *node);
 void memory_node_keep_id(struct memory_node *node, uint16_t compute_id);
 uint32_t memory_node_kept_read_lease(const struct memory_node *node);
 void memory_node_keep_read_lease(struct memory_node *node, uint32_t ms);
+/* The generation of the list of memory nodes that this one keeps; 0: it keeps none. Any thread. */
+uint32_t memory_node_cluster_generation(const struct memory_node *node);
 /* Descriptors of pool and lock region, -1 if not `shared`. Owned by the node; sealed against resizing. */
 int memory_node_pool_descriptor(const struct memory_node *node);
 int memory_node_locks_descriptor(const struct memory_node *node);
 /* Makes the next `count` allocations fail with BANYAN_ENOSPC, for tests; UINT64_MAX: all of them. */
 void memory_node_refuse(struct memory_node *node, uint64_t count);
+/* As the request DRAIN does. */
+void memory_node_drain(struct memory_node *node, bool on);
 /* Calls visit for each block that is handed out, for checks of accounts. visit may call the node. */
 void memory_node_each_used(struct memory_node *node, void (*visit)(void *, gaddr block, uint32_t block_bytes),
                            void *context);

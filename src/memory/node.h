@@ -5,6 +5,8 @@
 #include "base/atomic.h"
 #include "memory/blocks.h"
 #include "memory/board.h"
+#include "memory/cluster.h"
+#include "memory/heat.h"
 #include "memory/keep_file.h"
 #include "memory/log.h"
 #include "memory/memory.h"
@@ -32,12 +34,14 @@ struct memory_node {
     uint64_t cluster_id, node_count; /* cluster 0: never formatted, no block is handed out */
     struct blocks *blocks;
     struct memory_log log;
+    uint32_t cluster_generation; /* atomic; changes under the lock */
     uint64_t allocations_total, frees_total, refusals_total;
     struct memory_evacuation evacuations[BLOCKS_OWNERS];
     uint64_t evacuations_total, returned_total;
-    uint64_t return_ns; /* how long chunks are idle before they go back to the system */
-    bool draining;      /* no blocks are handed out for nodes and data (DRAIN) */
-    uint64_t refusals;  /* allocations that are to fail (memory_node_refuse) */
+    uint64_t return_ns;      /* how long chunks are idle before they go back to the system */
+    bool draining;           /* no blocks are handed out for nodes and data (DRAIN) */
+    struct memory_heat heat; /* guarded by nothing: atomic */
+    uint64_t refusals;       /* allocations that are to fail (memory_node_refuse) */
 };
 
 static inline uint64_t memory_node_first_chunk(const struct memory_node *node)

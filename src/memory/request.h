@@ -29,8 +29,13 @@
     OWN(MEMORY_LOG, 22, 6, memory_log_service)                                                               \
     OTHER(MEMORY_PERSIST, 28,                                                                                \
           2) /* of those with a disk: persist/disk.c; what is asked: fabric/wire.h, below */                 \
-    OTHER(MEMORY_WALK, 30, 2) /* of those whose CPU walks: walk_service.h */                                 \
-    OWN(MEMORY_DRAIN, 40, 1, memory_drain_service)
+    OTHER(MEMORY_WALK, 30, 2)  /* of those whose CPU walks: walk_service.h */                                \
+    OTHER(MEMORY_MERGE, 32, 2) /* likewise */                                                                \
+    OWN(MEMORY_DRAIN, 40, 1, memory_drain_service)                                                           \
+    OTHER(MEMORY_BRING, 41, 1)                         /* of those with a disk: persist/disk.c */            \
+    OTHER(MEMORY_JOURNALS, 42, 1)                      /* likewise; what is asked: fabric/wire.h */          \
+    OWN(MEMORY_CLUSTER, 44, 2, memory_cluster_service) /* cluster.h; what is asked: fabric/wire.h */         \
+    OWN(MEMORY_HEAT, 46, 1, memory_heat_service)       /* heat.h */
 
 #define MEMORY_KIND_OWN(name, number, kinds, service) name = (number), name##_LAST = (number) + (kinds)-1,
 #define MEMORY_KIND_OTHER(name, number, kinds)        name = (number), name##_LAST = (number) + (kinds)-1,
@@ -62,12 +67,15 @@ enum memory_request_kind { MEMORY_KINDS(MEMORY_KIND_OWN, MEMORY_KIND_OTHER) };
 
 /* What a block is for: data keeps off the reserve of space for nodes of the tree (blocks.h). */
 enum memory_purpose { MEMORY_FOR_DATA, MEMORY_FOR_NODES, MEMORY_PURPOSES };
+/* In an allocation: as for data, and given back as soon as the memory node has taken what is written there.
+ * So one that is being emptied hands it out too. */
+#define MEMORY_FOR_STAGING MEMORY_PURPOSES
 
 struct memory_allocate_request {
     uint32_t kind;
     uint32_t block_bytes;
     uint16_t want;        /* 1 to MEMORY_BATCH_MAX */
-    uint16_t purpose;     /* enum memory_purpose */
+    uint16_t purpose;     /* enum memory_purpose, or MEMORY_FOR_STAGING */
     uint32_t least_bytes; /* 0, or a size: where there is no block of block_bytes, the largest one there is
                              will do, if it has at least so many */
 };
@@ -98,6 +106,22 @@ struct memory_free_reply {
 struct memory_drain_request {
     uint32_t kind;
     uint32_t on;
+};
+/* Which addresses commands work on (heat.h): those noted as number `from` and later. The reply ends behind
+ * the last address; it has fewer than there are where they do not fit, and begins later where they are kept
+ * no more. */
+#define MEMORY_HEAT_MOST 448u
+struct memory_heat_request {
+    uint32_t kind;
+    uint32_t reserved;
+    uint64_t from;
+};
+struct memory_heat_reply {
+    uint64_t noted; /* so far */
+    uint64_t first; /* the number of places[0] */
+    uint32_t every; /* one of so many commands is noted */
+    uint32_t count;
+    gaddr places[MEMORY_HEAT_MOST];
 };
 struct memory_status_request {
     uint32_t kind;
@@ -142,6 +166,11 @@ struct memory_status_reply {
     uint64_t walk_refused_total;                             /* that made no sense */
     uint64_t walk_cpu_ns_total;                              /* CPU time of the threads */
     uint64_t draining; /* 1: it hands out no blocks for nodes and data (DRAIN) */
+    /* of MERGE, by threads of its own, or by those that walk where there are none */
+    uint64_t merge_threads;
+    uint64_t merges_total, merge_entries_total, merge_merged_total; /* requests, entries, those merged */
+    uint64_t merge_busy_total;                                      /* requests that found the queue full */
+    uint64_t merge_cpu_ns_total;                                    /* CPU time of threads of its own */
 };
 /* Which blocks are handed out, for `banyan check`: the bits of granules of MEMORY_BLOCK_MIN bytes. */
 struct memory_usage_request {
@@ -403,6 +432,34 @@ struct memory_save_reply {
 };
 
 /*
+ * BRING: an owner is going to log a value whose pieces lie on other memory nodes, and this one's disk is to
+ * have them (persist/brought.h; docs/internals/durability.md, P17). Of each piece `address` is where its
+ * bytes lie, and `hash` is that of its bytes; `staged` is where a copy of them lies in this memory node's
+ * pool, or 0: then it is only asked whether the journal has them. Staged bytes are taken when the call
+ * returns, and come to the journal before any frame that is written behind that. The reply has a bit for
+ * each piece that is missing still. Until the entry is in the journal, but no longer than `hold_ms`, no
+ * checkpoint releases what it has of the piece. BANYAN_EINVAL: the request makes no sense. BANYAN_EBUSY: too
+ * much waits for the disk, and nothing of what is staged was taken; call again in a while. BANYAN_ENOMEM.
+ */
+#define MEMORY_BRING_MAX 256u
+struct memory_bring_piece {
+    gaddr address, staged;
+    uint64_t hash;
+    uint32_t length;
+    uint32_t hold_ms; /* for so long the entry may take to come; 0: MEMORY_BRING_HOLD_MS */
+};
+#define MEMORY_BRING_HOLD_MS     10000u
+#define MEMORY_BRING_HOLD_MS_MAX 660000u /* a longer one counts as this */
+struct memory_bring_request {
+    uint32_t kind;
+    uint32_t count; /* 1 to MEMORY_BRING_MAX; only so many are sent */
+    struct memory_bring_piece pieces[MEMORY_BRING_MAX];
+};
+struct memory_bring_reply {
+    uint64_t missing[MEMORY_BRING_MAX / 64];
+};
+
+/*
  * WALK: the memory node's CPU goes down an index for the caller, from a link on, by what lies in its own pool
  * (walk.h, docs/internals/walks.md).
  *
@@ -428,7 +485,7 @@ struct memory_walk_request {
     uint16_t index; /* in each node's header */
     uint16_t count;
     struct memory_walk_geometry geometry;
-    uint8_t path;    /* 1: the way's nodes are wanted */
+    uint8_t path;    /* 1: the way's nodes are wanted; MERGE, EXCHANGE: what the keys held before */
     uint8_t down_to; /* FETCH */
     uint8_t leaves;  /* FETCH down to 0 */
     uint8_t before;  /* FETCH: 1: what lies just below the position; further leaves descend */
@@ -452,6 +509,7 @@ enum memory_walk_outcome {
     MEMORY_WALK_GAP,      /* the range belongs to its left neighbour's last child */
     MEMORY_WALK_FAR,      /* too many siblings on the way */
     MEMORY_WALK_CORRUPT,  /* what it says is impossible */
+    MEMORY_WALK_MORE,     /* MERGE, EXCHANGE: more than one slot would have to be written */
     MEMORY_WALK_OUTCOMES
 };
 struct memory_walk_answer {
@@ -461,6 +519,39 @@ struct memory_walk_answer {
     uint8_t level;
     uint8_t value_length; /* HIT; the bytes follow */
     uint8_t reserved;
+};
+/*
+ * MERGE: for each of `count` entries a memory_merge_entry, the key's and the value's bytes: what an owner has
+ * logged goes into its leaf (walk_merge.c, docs/internals/walks.md), of which the caller holds the lock until
+ * it has the reply. That has a memory_walk_answer for each, in their order: HIT (the key had a value, which
+ * follows with `path`) and MISS (it had none) say that the leaf has it now; all others that nothing was
+ * written. The address is that of the block in which the key lies, if the slot names one, or did before the
+ * key was deleted; the tag is the number of the slot that was written, UINT32_MAX: none.
+ */
+struct memory_merge_entry {
+    gaddr leaf; /* on this memory node */
+    uint32_t tag;
+    uint8_t key_length, value_length; /* their bytes follow */
+    uint8_t deleted;                  /* 1: the key goes; without a value */
+    uint8_t reserved;
+};
+/*
+ * EXCHANGE: the same of one change of a client (count 1), with a condition: behind the entry comes what its
+ * key must hold, a memory_exchange_expected and its bytes. Where the key holds something else the answer says
+ * what (HIT or MISS, as ever), and its tag is UINT32_MAX: nothing was written.
+ */
+#define MEMORY_EXCHANGE (MEMORY_MERGE + 1)
+enum memory_expectation {
+    MEMORY_EXPECT_ANYTHING, /* whatever it holds, or nothing */
+    MEMORY_EXPECT_NOTHING,
+    MEMORY_EXPECT_SOMETHING,
+    MEMORY_EXPECT_VALUE, /* the bytes that follow */
+    MEMORY_EXPECTATIONS
+};
+struct memory_exchange_expected {
+    uint8_t expects; /* enum memory_expectation */
+    uint8_t length;  /* VALUE */
+    uint16_t reserved;
 };
 struct memory_walk_node {
     gaddr address;

@@ -5,46 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/atomic.h"
 #include "format/internal_node.h"
 #include "format/verdict.h"
-#include "memory/node.h"
+#include "memory/request.h"
+#include "memory/walker.h"
 
 /* How often a node is read that does not prove itself. A split's list is carried out in some microseconds. */
 #define TRIES 8u
 /* Siblings in a row: more than that is a chain that its readers have to mend (posting separators). */
 #define SIDEWAYS_MAX 16u
-/* Geometries whose layouts are kept. */
-#define LAYOUTS   8u
-#define IMAGE_MAX 65536u
-
-struct known_layout {
-    struct memory_walk_geometry geometry;
-    struct format_layout layout; /* no slots: this place is free */
-};
-
-struct memory_walker {
-    struct memory_node *node;
-    uint16_t number;
-    struct memory_walk_counts counts;
-    struct known_layout layouts[LAYOUTS];
-    uint32_t next_layout; /* that is replaced */
-    void (*between)(void *context);
-    void *between_context;
-    /* of the walk under way */
-    const struct format_layout *layout;
-    uint16_t index;
-    uint32_t visited;
-    uint8_t *reply;
-    size_t capacity, used;
-    struct format_entry entries[FORMAT_ENTRIES_MAX];
-    uint8_t image[IMAGE_MAX] __attribute__((aligned(64)));
-    /* nodes that go behind the answers */
-    uint16_t node_count;
-    bool full; /* a node had no room: none is given behind it, so that the way has no holes */
-    size_t nodes_capacity, nodes_used;
-    uint8_t nodes[MEMORY_WALK_REPLY_MAX];
-};
 
 /* One way down. */
 struct way {
@@ -55,11 +24,6 @@ struct way {
     uint8_t level;
     uint32_t entry, entries; /* of the last inner node, which is still in walker->image; entries 0: none */
 };
-
-static void count(uint64_t *counter, uint64_t more)
-{
-    atomic_store_relaxed(counter, *counter + more); /* one thread writes it, and nothing depends on it */
-}
 
 /* ---- layouts ---- */
 
@@ -78,7 +42,7 @@ static bool geometry_sound(const struct memory_walk_geometry *asked, struct form
                                          .content = asked->content,
                                          .leaf_kind = asked->leaf_kind};
     struct format_geometry whole = *geometry;
-    /* No node is longer than the largest that any fabric writes at once. What is not complete is not ours. */
+    /* No node is longer than the largest that any fabric writes at once. An incomplete one is not ours. */
     return !format_geometry_complete(&whole, 4096, &error) && whole.leaf_bytes == geometry->leaf_bytes &&
            whole.internal_bytes == geometry->internal_bytes && whole.key_bytes == geometry->key_bytes &&
            whole.inline_key_bytes == geometry->inline_key_bytes;
@@ -88,8 +52,8 @@ static int find_layout(struct memory_walker *walker, const struct memory_walk_ge
 {
     struct format_geometry geometry;
     struct error error;
-    for (uint32_t i = 0; i < LAYOUTS; i++) {
-        const struct known_layout *known = &walker->layouts[i];
+    for (uint32_t i = 0; i < WALKER_LAYOUTS; i++) {
+        const struct walker_layout *known = &walker->layouts[i];
         if (!known->layout.slot_offset || memcmp(&known->geometry, asked, sizeof *asked) != 0)
             continue;
         walker->layout = &known->layout;
@@ -97,34 +61,25 @@ static int find_layout(struct memory_walker *walker, const struct memory_walk_ge
     }
     if (!geometry_sound(asked, &geometry))
         return BANYAN_EINVAL;
-    struct known_layout *known = &walker->layouts[walker->next_layout];
+    struct walker_layout *known = &walker->layouts[walker->next_layout];
     format_layout_free(&known->layout);
     if (format_layout_init(&known->layout, &geometry, &error))
         return BANYAN_ENOMEM;
     known->geometry = *asked;
-    walker->next_layout = (walker->next_layout + 1) % LAYOUTS;
+    walker->next_layout = (walker->next_layout + 1) % WALKER_LAYOUTS;
     walker->layout = &known->layout;
     return BANYAN_OK;
 }
 
 /* ---- reading nodes ---- */
 
-/* The node's own bytes, which others may be writing; NULL: no node can lie there. */
-static const uint8_t *node_bytes(const struct memory_walker *walker, gaddr address, uint32_t bytes)
+/* What a walk reads of it: the node's own bytes, which others may be writing, or older ones (walk.h). */
+static const uint8_t *node_read(const struct memory_walker *walker, gaddr address, uint32_t bytes)
 {
-    const struct fabric_target *target = &walker->node->target;
-    const uint64_t offset = gaddr_offset(address);
-    if (offset % 64 || offset < memory_node_first_chunk(walker->node) || offset >= target->pool_bytes ||
-        bytes > target->pool_bytes - offset) /* the lock region's bit is beyond all pools */
-        return NULL;
-    return target->pool + offset;
-}
-
-static void next_read(struct memory_walker *walker)
-{
-    walker->visited++;
-    if (walker->between)
-        walker->between(walker->between_context);
+    const uint8_t *now = walker_node(walker, address, bytes);
+    const uint8_t *aged =
+        now && walker->aged ? walker->aged(walker->aged_context, address, now, bytes) : NULL;
+    return aged ? aged : now;
 }
 
 /* Between tries: a writer's list may be under way. */
@@ -158,11 +113,11 @@ static enum memory_walk_outcome inner_read(struct memory_walker *walker, const s
 {
     const struct format_layout *layout = walker->layout;
     const uint32_t bytes = layout->geometry.internal_bytes;
-    const uint8_t *shared = node_bytes(walker, way->link.address, bytes);
+    const uint8_t *shared = node_read(walker, way->link.address, bytes);
     if (!shared)
         return MEMORY_WALK_CORRUPT;
     for (uint32_t try = 0; try < TRIES; try++) {
-        next_read(walker);
+        walker_visit(walker);
         copy(walker->image, shared, bytes);
         if (!format_internal_valid(layout, walker->image)) {
             pause(try);
@@ -211,16 +166,6 @@ static uint32_t search(const struct memory_walker *walker, const struct way *way
 
 /* ---- the reply ---- */
 
-static bool put(struct memory_walker *walker, const void *bytes, size_t length)
-{
-    if (length > walker->capacity - walker->used)
-        return false;
-    if (length)
-        memcpy(walker->reply + walker->used, bytes, length);
-    walker->used += length;
-    return true;
-}
-
 static void put_node(struct memory_walker *walker, struct format_link link, uint8_t level,
                      const uint8_t *image, uint32_t bytes)
 {
@@ -244,10 +189,10 @@ static bool put_answer(struct memory_walker *walker, size_t at, enum memory_walk
                                               .outcome = (uint8_t)outcome,
                                               .level = way->level,
                                               .value_length = (uint8_t)value.length};
-    count(&walker->counts.answered, outcome <= MEMORY_WALK_ARRIVED);
-    count(&walker->counts.elsewhere, outcome == MEMORY_WALK_ELSEWHERE);
+    walker_count(&walker->counts.answered, outcome <= MEMORY_WALK_ARRIVED);
+    walker_count(&walker->counts.elsewhere, outcome == MEMORY_WALK_ELSEWHERE);
     memcpy(walker->reply + at, &answer, sizeof answer);
-    return put(walker, value.bytes, value.length);
+    return walker_put(walker, value.bytes, value.length);
 }
 
 /* ---- down ---- */
@@ -295,7 +240,7 @@ static enum format_verdict point_look(struct memory_walker *walker, const struct
                                       struct format_slot *slot)
 {
     const struct format_bucket *bucket = &point->bucket;
-    next_read(walker);
+    walker_visit(walker);
     copy(walker->image + bucket->offset, shared + bucket->offset, bucket->bytes);
     enum format_verdict verdict =
         format_point_verdict(point, walker->image, FORMAT_SEEN_BUCKET, header, slot);
@@ -306,29 +251,37 @@ static enum format_verdict point_look(struct memory_walker *walker, const struct
     return format_point_verdict(point, walker->image, FORMAT_SEEN_HEADER, header, slot);
 }
 
-/* 0: go on at the sibling, which is the way's link now. */
-static enum memory_walk_outcome point_follow(struct way *way, enum format_verdict verdict,
-                                             const struct format_header *header)
+enum memory_walk_outcome walker_outcome(enum format_verdict verdict)
 {
     switch (verdict) {
+    case FORMAT_LIVE:
+        return 0;
     case FORMAT_HIT:
         return MEMORY_WALK_HIT;
     case FORMAT_MISS:
         return MEMORY_WALK_MISS;
-    case FORMAT_RIGHT:
-        way->link = header->sibling;
-        return 0;
     case FORMAT_OTHER:
     case FORMAT_DEAD:
         return MEMORY_WALK_STALE;
     case FORMAT_LEVEL:
     case FORMAT_LEFT:
+    case FORMAT_RIGHT:
         return MEMORY_WALK_ASTRAY;
     case FORMAT_MALFORMED:
         return MEMORY_WALK_CORRUPT;
-    default: /* torn, splitting or merging, in all tries */
+    default: /* torn, or marked (R3, R7), in all tries */
         return MEMORY_WALK_UNPROVEN;
     }
+}
+
+/* 0: go on at the sibling, which is the way's link now. */
+static enum memory_walk_outcome point_follow(struct way *way, enum format_verdict verdict,
+                                             const struct format_header *header)
+{
+    if (verdict != FORMAT_RIGHT)
+        return walker_outcome(verdict);
+    way->link = header->sibling;
+    return 0;
 }
 
 static bool again(enum format_verdict verdict)
@@ -344,7 +297,7 @@ static enum memory_walk_outcome find(struct memory_walker *walker, struct way *w
     for (uint32_t sideways = 0; sideways <= SIDEWAYS_MAX; sideways++) {
         if (gaddr_node(way->link.address) != walker->number)
             return MEMORY_WALK_ELSEWHERE;
-        const uint8_t *shared = node_bytes(walker, way->link.address, layout->geometry.leaf_bytes);
+        const uint8_t *shared = node_read(walker, way->link.address, layout->geometry.leaf_bytes);
         if (!shared)
             return MEMORY_WALK_CORRUPT;
         struct format_point point;
@@ -370,7 +323,7 @@ static void leaf_read(struct memory_walker *walker, struct format_link link, con
     const struct format_layout *layout = walker->layout;
     struct format_header header;
     for (uint32_t try = 0; try < TRIES; try++) {
-        next_read(walker);
+        walker_visit(walker);
         copy(walker->image, shared, layout->used_bytes);
         enum format_verdict verdict =
             format_node_verdict(layout, walker->image, link, walker->index, 0, &header);
@@ -392,7 +345,7 @@ static void put_leaves(struct memory_walker *walker, const struct way *way, uint
     for (uint32_t i = 0; i < wanted && !walker->full; i++) {
         const struct format_link link = way->entries ? walker->entries[entry].link : way->link;
         const uint8_t *shared = link.address != GADDR_NULL && gaddr_node(link.address) == walker->number
-                                    ? node_bytes(walker, link.address, leaf_bytes)
+                                    ? node_read(walker, link.address, leaf_bytes)
                                     : NULL;
         if (!shared)
             return;
@@ -406,29 +359,14 @@ static void put_leaves(struct memory_walker *walker, const struct way *way, uint
 
 /* ---- requests ---- */
 
-struct cursor {
-    const uint8_t *bytes;
-    size_t left;
-};
-
-static bool take(struct cursor *cursor, void *to, size_t length)
-{
-    if (cursor->left < length)
-        return false;
-    memcpy(to, cursor->bytes, length);
-    cursor->bytes += length;
-    cursor->left -= length;
-    return true;
-}
-
 static bool take_way(const struct memory_walker *walker, const struct memory_walk_request *request,
-                     struct cursor *cursor, struct way *way)
+                     struct walker_cursor *cursor, struct way *way)
 {
     const struct format_geometry *geometry = &walker->layout->geometry;
     struct memory_walk_start start;
-    if (!take(cursor, &start, sizeof start) || start.reserved || cursor->left < start.key_length ||
+    if (!walker_take(cursor, &start, sizeof start) || start.reserved || cursor->left < start.key_length ||
         start.level > FORMAT_LEVEL_MAX || gaddr_node(start.address) != walker->number ||
-        !node_bytes(walker, start.address, start.level ? geometry->internal_bytes : geometry->leaf_bytes))
+        !walker_node(walker, start.address, start.level ? geometry->internal_bytes : geometry->leaf_bytes))
         return false;
     *way = (struct way){.key = {cursor->bytes, start.key_length},
                         .link = {.address = start.address, .tag = start.tag},
@@ -443,11 +381,11 @@ static bool take_way(const struct memory_walker *walker, const struct memory_wal
 
 static bool request_sound(const struct memory_walk_request *request)
 {
-    bool find = request->kind == MEMORY_WALK_FIND;
-    return request->count && request->count <= (find ? MEMORY_WALK_KEYS_MAX : 1) && request->path <= 1 &&
-           request->before <= 1 && request->down_to <= FORMAT_LEVEL_MAX &&
-           request->leaves <= MEMORY_WALK_LEAVES && !request->reserved &&
-           (!find || (!request->down_to && !request->leaves && !request->before)) &&
+    const bool find = request->kind != MEMORY_WALK_FETCH;
+    const uint32_t most = find && request->kind != MEMORY_EXCHANGE ? MEMORY_WALK_KEYS_MAX : 1;
+    return request->count && request->count <= most && request->path <= 1 && request->before <= 1 &&
+           request->down_to <= FORMAT_LEVEL_MAX && request->leaves <= MEMORY_WALK_LEAVES &&
+           !request->reserved && (!find || (!request->down_to && !request->leaves && !request->before)) &&
            (!request->leaves || !request->down_to);
 }
 
@@ -458,7 +396,7 @@ static int walk_one(struct memory_walker *walker, const struct memory_walk_reque
     struct format_slot slot = {0};
     const size_t at = walker->used;
     const struct memory_walk_answer room = {0};
-    if (!put(walker, &room, sizeof room))
+    if (!walker_put(walker, &room, sizeof room))
         return BANYAN_EINVAL;
     enum memory_walk_outcome outcome = descend(walker, way, request->down_to);
     if (!outcome && fetch) {
@@ -496,7 +434,7 @@ static int begin(struct memory_walker *walker, const struct memory_walk_request 
 }
 
 static int walk_all(struct memory_walker *walker, const struct memory_walk_request *request,
-                    struct cursor *cursor)
+                    struct walker_cursor *cursor)
 {
     const bool fetch = request->kind == MEMORY_WALK_FETCH;
     int status = BANYAN_OK;
@@ -511,36 +449,39 @@ static int walk_all(struct memory_walker *walker, const struct memory_walk_reque
     return !status && cursor->left ? BANYAN_EINVAL : status;
 }
 
-static int walk(struct memory_walker *walker, struct cursor *cursor, void *reply, size_t capacity,
+static int walk(struct memory_walker *walker, struct walker_cursor *cursor, void *reply, size_t capacity,
                 size_t *reply_length)
 {
     struct memory_walk_request request;
-    if (!take(cursor, &request, sizeof request) ||
-        (request.kind != MEMORY_WALK_FIND && request.kind != MEMORY_WALK_FETCH) || !request_sound(&request))
+    if (!walker_take(cursor, &request, sizeof request) ||
+        (request.kind != MEMORY_WALK_FIND && request.kind != MEMORY_WALK_FETCH &&
+         request.kind != MEMORY_MERGE && request.kind != MEMORY_EXCHANGE) ||
+        !request_sound(&request))
         return BANYAN_EINVAL;
+    const bool merge = request.kind == MEMORY_MERGE, writes = merge || request.kind == MEMORY_EXCHANGE;
     int status = begin(walker, &request, reply, capacity);
     if (!status)
-        status = walk_all(walker, &request, cursor);
+        status = writes ? walker_merge(walker, &request, cursor) : walk_all(walker, &request, cursor);
     if (status)
         return status;
     const struct memory_walk_reply head = {
         .answers = request.count, .nodes = walker->node_count, .visited = walker->visited};
     memcpy(walker->reply, &head, sizeof head);
-    put(walker, walker->nodes, walker->nodes_used);
+    walker_put(walker, walker->nodes, walker->nodes_used);
     *reply_length = walker->used;
-    count(&walker->counts.walks, 1);
-    count(&walker->counts.keys, request.count);
-    count(&walker->counts.nodes, walker->visited);
+    walker_count(merge ? &walker->counts.merges : &walker->counts.walks, 1);
+    walker_count(merge ? &walker->counts.entries : &walker->counts.keys, request.count);
+    walker_count(&walker->counts.nodes, walker->visited);
     return BANYAN_OK;
 }
 
 int memory_walk(struct memory_walker *walker, const void *request, size_t length, void *reply,
                 size_t capacity, size_t *reply_length)
 {
-    struct cursor cursor = {.bytes = request, .left = length};
+    struct walker_cursor cursor = {.bytes = request, .left = length};
     *reply_length = 0;
     int status = walk(walker, &cursor, reply, capacity, reply_length);
-    count(&walker->counts.refused, status == BANYAN_EINVAL);
+    walker_count(&walker->counts.refused, status == BANYAN_EINVAL);
     return status;
 }
 
@@ -558,14 +499,26 @@ struct memory_walker *memory_walker_create(struct memory_node *node)
 
 void memory_walker_destroy(struct memory_walker *walker)
 {
-    for (uint32_t i = 0; walker && i < LAYOUTS; i++)
+    for (uint32_t i = 0; walker && i < WALKER_LAYOUTS; i++)
         format_layout_free(&walker->layouts[i].layout);
     free(walker);
+}
+
+void memory_walker_writes(struct memory_walker *walker, struct wire_staging *staging)
+{
+    walker->writes = true;
+    walker->staging = staging;
 }
 
 const struct memory_walk_counts *memory_walker_counts(const struct memory_walker *walker)
 {
     return &walker->counts;
+}
+
+void memory_walker_age(struct memory_walker *walker, memory_walk_aged *aged, void *context)
+{
+    walker->aged = aged;
+    walker->aged_context = context;
 }
 
 void memory_walker_between(struct memory_walker *walker, void (*between)(void *context), void *context)

@@ -1,7 +1,8 @@
 /*
- * walk_message.h - how the requests and replies of WALK (request.h) are put together and taken apart by a
- * compute node. Pure; nothing is allocated. A reply comes from outside: the reader says false where it is
- * cut short or says what no reply can say, and what its nodes hold has still to be proven.
+ * walk_message.h - how the requests and replies of WALK, MERGE and EXCHANGE (request.h) are put together and
+ * taken apart by a compute node, and what both sides go by. Pure; nothing is allocated. A reply comes from
+ * outside: the reader says false where it is cut short or says what no reply can say, and what its nodes hold
+ * has still to be proven.
  */
 #ifndef MEMORY_WALK_MESSAGE_H
 #define MEMORY_WALK_MESSAGE_H
@@ -9,6 +10,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "format/header.h"
 #include "memory/request.h"
 
@@ -48,6 +50,31 @@ static inline bool memory_walk_put_start(struct memory_walk_writer *writer, stru
         .address = link.address, .tag = link.tag, .level = level, .key_length = (uint8_t)key.length};
     return key.length <= UINT8_MAX && memory_walk_put(writer, &start, sizeof start) &&
            memory_walk_put(writer, key.bytes, key.length);
+}
+
+/* What a MERGE or an EXCHANGE that came to this has written: nothing. Such a request is validated as a whole
+ * before its first store; so a refusal tells, and with any other error nobody knows. */
+static inline bool memory_walk_not_done(int status)
+{
+    return status == BANYAN_EFENCED || status == BANYAN_EBUSY || status == BANYAN_ENOTSUP ||
+           status == BANYAN_EINVAL;
+}
+
+/* Whether a key that holds this (unless `found`: nothing) holds what an EXCHANGE expects; for both sides. */
+static inline bool memory_expectation_met(enum memory_expectation expects, struct format_key expected,
+                                          bool found, struct format_key held)
+{
+    switch (expects) {
+    case MEMORY_EXPECT_NOTHING:
+        return !found;
+    case MEMORY_EXPECT_SOMETHING:
+        return found;
+    case MEMORY_EXPECT_VALUE:
+        return found && held.length == expected.length &&
+               (!held.length || !memcmp(held.bytes, expected.bytes, held.length));
+    default:
+        return true;
+    }
 }
 
 struct memory_walk_reader {

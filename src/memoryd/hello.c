@@ -140,7 +140,8 @@ static void fill_welcome(const struct memoryd_session *session, const struct wir
                                      .lock_bytes = daemon->target->lock_bytes,
                                      .atomic_write =
                                          memory_node_staging(daemon->node, 0) != NULL ? WIRE_STAGING_DATA : 0,
-                                     .durability = memoryd_disk_level(daemon->disk, daemon->node)};
+                                     .durability = memoryd_disk_level(daemon->disk, daemon->node),
+                                     .generation = memory_node_cluster_generation(daemon->node)};
     if (daemon->secret_length > 0)
         net_proof(daemon->secret, daemon->secret_length, "banyan server", hello->nonce, session->nonce,
                   welcome->proof);

@@ -11,6 +11,7 @@
 #include <assert.h>
 
 #include "fabric/local_run.h"
+#include "memory/heat.h"
 #include "memoryd/session.h"
 
 enum session_result memoryd_session_list_begin(struct memoryd_session *session,
@@ -143,6 +144,10 @@ static enum session_result command_step(struct memoryd_session *session, bool *t
     if (wire.operation == FABRIC_READ || wire.operation == FABRIC_WRITE)
         list->volume += wire.length;
     run_command(session, where, &command, in->bytes + in->start + sizeof wire);
+    if (++session->unnoted >= MEMORY_HEAT_EVERY) {
+        session->unnoted = 0;
+        memory_heat_note(session->daemon->node, wire.address);
+    }
     list->run++;
     list->left -= (uint32_t)whole;
     in->start += whole;

@@ -43,6 +43,9 @@ static int check_options(const struct memoryd_options *options, struct error *er
     if (options->walk_threads > MEMORYD_WALK_THREADS_MAX)
         return error_set(error, BANYAN_EINVAL, "memory node: %u threads that walk; at most %u",
                          options->walk_threads, MEMORYD_WALK_THREADS_MAX);
+    if (options->merge_threads > MEMORYD_WALK_THREADS_MAX)
+        return error_set(error, BANYAN_EINVAL, "memory node: %u threads that merge; at most %u",
+                         options->merge_threads, MEMORYD_WALK_THREADS_MAX);
     if (options->secret != NULL && options->secret_length - 1 >= NET_SECRET_MAX)
         return error_set(error, BANYAN_EINVAL, "memory node: a secret of %zu bytes; 1 to %u",
                          options->secret_length, NET_SECRET_MAX);
@@ -174,12 +177,21 @@ static void register_services(struct memoryd *daemon)
     const uint32_t processes = MEMORY_PROCESSES_LAST - MEMORY_PROCESSES + 1;
     memory_node_register(daemon->node, &memoryd_processes_service, MEMORY_PROCESSES, processes, daemon);
     memory_node_register(daemon->node, &memoryd_staging_service, 0, 0, daemon);
-    if (daemon->disk != NULL)
+    if (daemon->disk != NULL) {
         memory_node_register(daemon->node, &persist_disk_service, MEMORY_PERSIST, 2,
                              memoryd_disk_kept(daemon->disk));
+        memory_node_register(daemon->node, &persist_disk_bring, MEMORY_BRING, 1,
+                             memoryd_disk_kept(daemon->disk));
+        memory_node_register(daemon->node, &persist_disk_journals, MEMORY_JOURNALS, 1,
+                             memoryd_disk_kept(daemon->disk));
+    }
+    const uint32_t last = daemon->merges != NULL ? MEMORY_WALK_LAST : MEMORY_MERGE_LAST;
     if (daemon->walks != NULL)
-        memory_node_register(daemon->node, &memoryd_walk_service, MEMORY_WALK,
-                             MEMORY_WALK_LAST - MEMORY_WALK + 1, daemon->walks);
+        memory_node_register(daemon->node, &memoryd_walk_service, MEMORY_WALK, last - MEMORY_WALK + 1,
+                             daemon->walks);
+    if (daemon->merges != NULL)
+        memory_node_register(daemon->node, &memoryd_walk_service, MEMORY_MERGE,
+                             MEMORY_MERGE_LAST - MEMORY_MERGE + 1, daemon->merges);
     daemon->registered = true;
 }
 
@@ -187,13 +199,38 @@ static void unregister_services(struct memoryd *daemon)
 {
     if (!daemon->registered)
         return;
+    if (daemon->merges != NULL)
+        memory_node_unregister(daemon->node, &memoryd_walk_service, daemon->merges);
     if (daemon->walks != NULL)
         memory_node_unregister(daemon->node, &memoryd_walk_service, daemon->walks);
-    if (daemon->disk != NULL)
+    if (daemon->disk != NULL) {
+        memory_node_unregister(daemon->node, &persist_disk_journals, memoryd_disk_kept(daemon->disk));
+        memory_node_unregister(daemon->node, &persist_disk_bring, memoryd_disk_kept(daemon->disk));
         memory_node_unregister(daemon->node, &persist_disk_service, memoryd_disk_kept(daemon->disk));
+    }
     memory_node_unregister(daemon->node, &memoryd_staging_service, daemon);
     memory_node_unregister(daemon->node, &memoryd_processes_service, daemon);
     memory_node_unregister(daemon->node, &memoryd_peers_service, daemon);
+}
+
+/* Behind the areas of the I/O threads lie those of the threads that merge. */
+static int make_walks(struct memoryd *daemon, const struct memoryd_options *options, unsigned threads,
+                      struct error *error)
+{
+    const unsigned walk = options->walk_threads, merge = options->merge_threads;
+    int status = BANYAN_OK;
+    if (memory_node_staging(daemon->node, 0) != NULL && threads + walk + merge > MEMORY_STAGINGS)
+        return error_set(error, BANYAN_EINVAL,
+                         "memory node: %u I/O threads, %u that walk and %u that merge; with a pool in a file "
+                         "at most %u together",
+                         threads, walk, merge, MEMORY_STAGINGS);
+    if (walk != 0)
+        status =
+            memoryd_walks_create(&daemon->walks, daemon,
+                                 merge != 0 ? MEMORYD_WALKS : MEMORYD_WALKS_AND_MERGES, walk, threads, error);
+    if (!status && merge != 0)
+        status = memoryd_walks_create(&daemon->merges, daemon, MEMORYD_MERGES, merge, threads + walk, error);
+    return status;
 }
 
 int memoryd_create(struct memoryd **made, struct memory_node *node, const struct memoryd_options *options,
@@ -225,8 +262,8 @@ int memoryd_create(struct memoryd **made, struct memory_node *node, const struct
         status = choose_engine(daemon, threads, error);
     if (!status)
         status = memoryd_keeper_create(daemon, error);
-    if (!status && options->walk_threads != 0)
-        status = memoryd_walks_create(&daemon->walks, daemon, options->walk_threads, error);
+    if (!status)
+        status = make_walks(daemon, options, threads, error);
     if (status) {
         memoryd_destroy(daemon);
         return status;
@@ -260,6 +297,8 @@ int memoryd_start(struct memoryd *daemon, struct error *error)
         status = memoryd_disk_start(daemon->disk, daemon, error);
     if (!status && daemon->walks != NULL)
         status = memoryd_walks_start(daemon->walks, error);
+    if (!status && daemon->merges != NULL)
+        status = memoryd_walks_start(daemon->merges, error);
     for (unsigned i = 0; i < daemon->loop_count && !status; i++)
         status = thread_start(&daemon->loops[i].thread, memoryd_loop_main, &daemon->loops[i], error);
     if (!status)
@@ -308,6 +347,7 @@ void memoryd_join(struct memoryd *daemon)
     for (unsigned i = 0; i < daemon->loop_count; i++)
         thread_join(daemon->loops[i].thread);
     memoryd_walks_stop(daemon->walks);
+    memoryd_walks_stop(daemon->merges);
     memoryd_disk_stop(daemon->disk);
     daemon->joined = true;
     close_listeners(daemon);
@@ -332,6 +372,7 @@ void memoryd_destroy(struct memoryd *daemon)
     memoryd_keeper_destroy(daemon);
     unregister_services(daemon);
     memoryd_walks_destroy(daemon->walks);
+    memoryd_walks_destroy(daemon->merges);
     memoryd_nic_destroy(daemon->nic);
     memset(daemon->secret, 0, sizeof daemon->secret);
     free(daemon->listeners);

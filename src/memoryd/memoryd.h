@@ -28,6 +28,7 @@ struct memoryd_options {
     uint32_t lease_ms_min, lease_ms_max; /* what compute nodes may ask for; 0: 100, 60,000 */
     uint32_t connections_max;            /* 0: 4,096 */
     unsigned walk_threads;               /* that walk for compute nodes (walks.h); 0: none does */
+    unsigned merge_threads;              /* that merge for them, and do nothing else; 0: those that walk do */
     int engine;                          /* enum memory_engine */
     bool busy_poll;                      /* I/O threads never sleep: for benchmarks */
     /* Compute nodes reach the memory through this NIC (RDMA), and in no other way; NULL: over the stream. The

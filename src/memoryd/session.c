@@ -49,15 +49,23 @@ bool memoryd_session_notice(struct memoryd_session *session)
     return memoryd_session_send(session, WIRE_NOTICE, 0, notice, NULL, 0);
 }
 
+/* Whose ticket it is; NULL: the disk's. */
+static struct memoryd_walks *walks_of(const struct memoryd_session *session, uint64_t ticket)
+{
+    if (ticket & MEMORYD_WALK_TICKET)
+        return session->daemon->walks;
+    return ticket & MEMORYD_MERGE_TICKET ? session->daemon->merges : NULL;
+}
+
 /* The answer to one call, if it is known. *sent false: no memory. */
 static bool answer_one(struct memoryd_session *session, const struct session_wait *wait, bool *sent)
 {
     uint8_t *reply = NULL;
     size_t length = 0;
     int status;
-    bool known = wait->ticket & MEMORYD_WALK_TICKET
-                     ? memoryd_walks_take(session->daemon->walks, wait->ticket, &status, &reply, &length)
-                     : memoryd_disk_outcome(session->daemon->disk, wait->ticket, &status);
+    struct memoryd_walks *walks = walks_of(session, wait->ticket);
+    bool known = walks ? memoryd_walks_take(walks, wait->ticket, &status, &reply, &length)
+                       : memoryd_disk_outcome(session->daemon->disk, wait->ticket, &status);
     if (known)
         *sent &= memoryd_session_send(session, WIRE_RESULT, status, wait->id, reply, length);
     free(reply);
@@ -121,6 +129,20 @@ static bool may_send(const struct memoryd_session *session, uint8_t kind)
     }
 }
 
+/* With the generation of the list of memory nodes, which the home node has. */
+static bool send_echo(struct memoryd_session *session, uint64_t id)
+{
+    struct memoryd_buffer *out = &session->out;
+    const struct wire_header echo = {.kind = WIRE_HEARTBEAT,
+                                     .generation = memory_node_cluster_generation(session->daemon->node),
+                                     .id = id};
+    if (!memoryd_buffer_room(out, sizeof echo))
+        return false;
+    memoryd_buffer_append(out, &echo, sizeof echo);
+    out->ready = out->end;
+    return true;
+}
+
 static enum session_result take_open(struct memoryd_session *session, const struct wire_header *head,
                                      const uint8_t *bytes)
 {
@@ -134,8 +156,7 @@ static enum session_result take_open(struct memoryd_session *session, const stru
     case WIRE_HEARTBEAT:
         if (!memoryd_group_heartbeat(session, task_now()))
             return SESSION_FENCED;
-        if (!memoryd_session_send(session, WIRE_HEARTBEAT, 0, head->id, NULL, 0) ||
-            !memoryd_session_notice(session))
+        if (!send_echo(session, head->id) || !memoryd_session_notice(session))
             return memoryd_session_broken(session, "no memory for a reply");
         return SESSION_MORE;
     default:
@@ -238,9 +259,11 @@ void memoryd_session_descriptors_sent(struct memoryd_session *session)
 void memoryd_session_leave(struct memoryd_session *session, enum memoryd_leaving how, const char *why)
 {
     session->over = true;
-    for (uint32_t i = 0; i < session->wait_count; i++)
-        if (session->waits[i].ticket & MEMORYD_WALK_TICKET)
-            memoryd_walks_drop(session->daemon->walks, session->waits[i].ticket);
+    for (uint32_t i = 0; i < session->wait_count; i++) {
+        struct memoryd_walks *walks = walks_of(session, session->waits[i].ticket);
+        if (walks)
+            memoryd_walks_drop(walks, session->waits[i].ticket);
+    }
     session->wait_count = 0;
     /* G6 needs this order: a group's locks are freed when its last session has left, and then no queue pair
      * may be left. */

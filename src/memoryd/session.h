@@ -65,6 +65,7 @@ struct memoryd_session {
     bool attached;    /* it has asked for a queue pair */
     uint64_t noticed; /* the last notice that it was told */
     struct session_list list;
+    uint32_t unnoted; /* commands since one's address was noted (memory/heat.h) */
     struct session_wait waits[SESSION_WAITS];
     uint32_t wait_count;
 

@@ -45,9 +45,10 @@ struct memoryd_nic;
 struct memoryd {
     struct memory_node *node;
     const struct fabric_target *target;
-    struct memoryd_nic *nic;     /* NULL: compute nodes send their lists over the stream */
-    struct memoryd_disk *disk;   /* NULL: nothing is kept on one */
-    struct memoryd_walks *walks; /* NULL: no thread walks */
+    struct memoryd_nic *nic;      /* NULL: compute nodes send their lists over the stream */
+    struct memoryd_disk *disk;    /* NULL: nothing is kept on one */
+    struct memoryd_walks *walks;  /* NULL: no thread walks */
+    struct memoryd_walks *merges; /* NULL: no thread is there for merging alone */
     struct net_tls *tls;
     uint8_t secret[NET_SECRET_MAX];
     size_t secret_length; /* 0: none wanted */

@@ -10,6 +10,8 @@
 
 #include "base/clock.h"
 #include "base/task.h"
+#include "memory/memory.h"
+#include "memory/request.h"
 #include "memory/walk.h"
 #include "memoryd/loop.h"
 
@@ -40,6 +42,7 @@ struct walk_thread {
 
 struct memoryd_walks {
     struct memoryd *daemon;
+    enum memoryd_walks_kind kind;
     unsigned thread_count;
     struct walk_thread *threads;
     int wake; /* eventfd, a semaphore: one for each sleeper that is to wake */
@@ -48,7 +51,7 @@ struct memoryd_walks {
     bool stopping;
     unsigned sleeping;
     uint16_t free, first, last;
-    uint64_t busy, refused;
+    uint64_t busy, merges_busy, refused;
     struct walk walks[MEMORYD_WALKS_MAX];
 };
 
@@ -166,6 +169,15 @@ static void walks_main(void *argument)
 
 /* ---- the service ---- */
 
+/* The lock is held. Threads that merge alone have too much to do by whatever finds their queue full. */
+static void turned_away(struct memoryd_walks *walks, const struct memory_call *call)
+{
+    if (call->kind == MEMORY_MERGE || walks->kind == MEMORYD_MERGES)
+        walks->merges_busy++;
+    else
+        walks->busy++;
+}
+
 static int enqueue(struct memoryd_walks *walks, struct memory_call *call, uint8_t *request)
 {
     bool wake = false;
@@ -180,12 +192,12 @@ static int enqueue(struct memoryd_walks *walks, struct memory_call *call, uint8_
                               .bytes = request,
                               .length = call->length};
         push(walks, walk);
-        call->ticket =
-            MEMORYD_WALK_TICKET | (uint64_t)walk->use << SLOT_BITS | (uint64_t)(walk - walks->walks);
+        call->ticket = (walks->kind == MEMORYD_MERGES ? MEMORYD_MERGE_TICKET : MEMORYD_WALK_TICKET) |
+                       (uint64_t)walk->use << SLOT_BITS | (uint64_t)(walk - walks->walks);
         wake = walks->sleeping > 0;
         walks->sleeping -= wake;
     } else {
-        walks->busy++;
+        turned_away(walks, call);
     }
     spinlock_unlock(&walks->lock);
     const uint64_t one = 1;
@@ -205,7 +217,7 @@ static int walks_serve(void *context, struct memory_call *call)
     }
     if (!call->defers) { /* the connection has too many calls under way already */
         spinlock_lock(&walks->lock);
-        walks->busy++;
+        turned_away(walks, call);
         spinlock_unlock(&walks->lock);
         return BANYAN_EBUSY;
     }
@@ -280,24 +292,38 @@ static void walks_fenced(void *context, uint16_t compute_id)
         task_sleep(FENCE_LOOK);
 }
 
+static void thread_report(const struct walk_thread *thread, struct memory_status_reply *status)
+{
+    const struct memory_walk_counts *counts = memory_walker_counts(thread->walker);
+    const uint64_t cpu_ns = atomic_load_relaxed(&thread->cpu_ns);
+    status->walks_total += atomic_load_relaxed(&counts->walks);
+    status->walk_keys_total += atomic_load_relaxed(&counts->keys);
+    status->walk_nodes_total += atomic_load_relaxed(&counts->nodes);
+    status->walk_answered_total += atomic_load_relaxed(&counts->answered);
+    status->walk_refused_total += atomic_load_relaxed(&counts->refused);
+    status->merges_total += atomic_load_relaxed(&counts->merges);
+    status->merge_entries_total += atomic_load_relaxed(&counts->entries);
+    status->merge_merged_total += atomic_load_relaxed(&counts->merged);
+    if (thread->walks->kind == MEMORYD_MERGES)
+        status->merge_cpu_ns_total += cpu_ns;
+    else
+        status->walk_cpu_ns_total += cpu_ns;
+}
+
 static void walks_report(void *context, struct memory_status_reply *status)
 {
     struct memoryd_walks *walks = context;
-    status->walk_threads = walks->thread_count;
+    if (walks->kind == MEMORYD_MERGES)
+        status->merge_threads = walks->thread_count;
+    else
+        status->walk_threads = walks->thread_count;
     spinlock_lock(&walks->lock);
-    status->walk_busy_total = walks->busy;
-    status->walk_refused_total = walks->refused;
+    status->walk_busy_total += walks->busy;
+    status->merge_busy_total += walks->merges_busy;
+    status->walk_refused_total += walks->refused;
     spinlock_unlock(&walks->lock);
-    for (unsigned i = 0; i < walks->thread_count; i++) {
-        const struct walk_thread *thread = &walks->threads[i];
-        const struct memory_walk_counts *counts = memory_walker_counts(thread->walker);
-        status->walks_total += atomic_load_relaxed(&counts->walks);
-        status->walk_keys_total += atomic_load_relaxed(&counts->keys);
-        status->walk_nodes_total += atomic_load_relaxed(&counts->nodes);
-        status->walk_answered_total += atomic_load_relaxed(&counts->answered);
-        status->walk_refused_total += atomic_load_relaxed(&counts->refused);
-        status->walk_cpu_ns_total += atomic_load_relaxed(&thread->cpu_ns);
-    }
+    for (unsigned i = 0; i < walks->thread_count; i++)
+        thread_report(&walks->threads[i], status);
 }
 
 const struct memory_service memoryd_walk_service = {.name = "walks",
@@ -308,13 +334,14 @@ const struct memory_service memoryd_walk_service = {.name = "walks",
 
 /* ---- life ---- */
 
-int memoryd_walks_create(struct memoryd_walks **made, struct memoryd *daemon, unsigned threads,
-                         struct error *error)
+int memoryd_walks_create(struct memoryd_walks **made, struct memoryd *daemon, enum memoryd_walks_kind kind,
+                         unsigned threads, unsigned staging, struct error *error)
 {
     struct memoryd_walks *walks = calloc(1, sizeof *walks);
     *made = NULL;
     if (walks) {
         walks->daemon = daemon;
+        walks->kind = kind;
         walks->first = walks->last = walks->free = NONE;
         for (unsigned i = MEMORYD_WALKS_MAX; i-- > 0;)
             release(walks, &walks->walks[i]);
@@ -327,6 +354,8 @@ int memoryd_walks_create(struct memoryd_walks **made, struct memoryd *daemon, un
         walks->threads[i].walker = memory_walker_create(daemon->node);
         complete = walks->threads[i].walker != NULL;
         walks->thread_count += complete;
+        if (complete && kind != MEMORYD_WALKS)
+            memory_walker_writes(walks->threads[i].walker, memory_node_staging(daemon->node, staging + i));
     }
     if (!complete) {
         memoryd_walks_destroy(walks);

@@ -106,7 +106,8 @@ enum net_status net_stream_read(struct net_stream *stream, void *buffer, size_t 
  * another address. */
 enum net_status net_stream_write(struct net_stream *stream, const void *data, size_t length, size_t *written);
 /* EPOLLIN and/or EPOLLOUT: what to wait for before a call that said NET_AGAIN is worth repeating; `write`
- * says whether the caller has something to write. */
+ * says whether the caller has something to write. Asked after the last call of either kind, since a read that
+ * ends the handshake of TLS changes what a write waits for. */
 uint32_t net_stream_wants(const struct net_stream *stream, bool write);
 /* With TLS: decrypted bytes wait within the stream, and the descriptor may not become readable for them. */
 bool net_stream_pending(const struct net_stream *stream);

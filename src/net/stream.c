@@ -156,11 +156,16 @@ static char *read_subject(SSL *ssl)
     return subject;
 }
 
+/* A call of either kind may end the handshake. What the other kind waited for was the handshake's, and may
+ * never come now: a write that waited for the peer's flight can go on, though the read after it took that
+ * flight. */
 static void note_established(struct net_stream *stream)
 {
     if (stream->established || !SSL_is_init_finished(stream->ssl))
         return;
     stream->established = true;
+    stream->read_wants = EPOLLIN;
+    stream->write_wants = EPOLLOUT;
     stream->subject = read_subject(stream->ssl);
 }
 

@@ -17,14 +17,31 @@
 
 /* ---- fencing ---- */
 
+/* What the process may be connected to: the memory nodes that the home node listed when it was fenced there.
+ * It is connected to no others, or what it posts there began behind a look at the board, which it cannot have
+ * any more (fabric/remote_cluster.h). */
+static int know_all(struct owner_transfer *transfer)
+{
+    while (!fabric_refresh(transfer->owner->fabric)) {
+        if (task_now() >= transfer->deadline)
+            return pool_fail(tree_session_pool(transfer->session), BANYAN_ENET,
+                             "the memory nodes at which a compute node is to be fenced are not all known");
+        task_sleep(LOOK_LAST); /* the home node may be there again soon */
+    }
+    return 0;
+}
+
 /* At the home node first: from then on the read lease ends. */
 static int fence(struct owner_transfer *transfer, struct fabric_process process)
 {
     struct pool_session *pool = tree_session_pool(transfer->session);
+    struct fabric *fabric = transfer->owner->fabric;
     char text[OWNER_TEXT_BYTES];
     OWNER_COUNT(transfer->owner, fencings, 1);
-    for (uint16_t node = 0; node < pool->memory_nodes; node++) {
+    for (uint16_t node = 0; node < fabric_memory_nodes(fabric); node++) {
         int status;
+        if (!fabric_membership(fabric, node))
+            continue;
         while ((status = fabric_fence(pool->endpoint, node, process, pool->cost)) &&
                status != BANYAN_ENOTSUP && status != BANYAN_EINVAL && task_now() < transfer->deadline)
             task_sleep(LOOK_LAST); /* the memory node may be there again soon */
@@ -34,6 +51,8 @@ static int fence(struct owner_transfer *transfer, struct fabric_process process)
             owner_describe(transfer->owner, process, text);
             return pool_node_failed(pool, status == BANYAN_EFENCED ? BANYAN_ENET : status, node, text);
         }
+        if (node == 0 && (status = know_all(transfer)))
+            return status;
     }
     return 0;
 }
@@ -230,6 +249,49 @@ static bool has_adopted(const struct losers *losers, struct fabric_process proce
     return false;
 }
 
+/* Between two looks, each time for longer. */
+static void look_later(uint64_t *pause)
+{
+    task_sleep(*pause);
+    *pause = *pause * 2 < LOOK_LAST ? *pause * 2 : LOOK_LAST;
+}
+
+/* Whether it has adopted the version, or need not be waited for any more. */
+static int settled(struct owner_transfer *transfer, struct fabric_process process, uint64_t version,
+                   bool *done)
+{
+    struct owner_members members;
+    bool alive = true;
+    int status = owner_board_members(transfer->owner, transfer->session, &members);
+    const struct memory_board_member *member = status ? NULL : owner_members_find(&members, process);
+    *done = !member || member->overdue || member->adopted >= version;
+    if (!status && !*done)
+        status = owner_alive(transfer->owner, transfer->session, process, &alive);
+    *done = *done || !alive;
+    owner_members_free(&members);
+    return status;
+}
+
+int owner_transfer_await_owner(struct owner_transfer *transfer, struct fabric_process process,
+                               uint64_t version)
+{
+    const uint64_t since = task_now();
+    uint64_t pause = LOOK_FIRST;
+    bool done = false;
+    if (owner_nobody(process))
+        return 0;
+    if (fabric_process_equal(process, transfer->owner->self)) {
+        (void)owner_refresh(transfer->owner, transfer->session, version); /* else its operations wait */
+        return 0;
+    }
+    for (;;) {
+        int status = settled(transfer, process, version, &done);
+        if (status || done || task_now() - since >= transfer->owner->options.adopt_ns)
+            return status;
+        look_later(&pause);
+    }
+}
+
 int owner_transfer_await(struct owner_transfer *transfer, const struct format_range *ranges, uint32_t count,
                          bool *adopted)
 {
@@ -247,8 +309,7 @@ int owner_transfer_await(struct owner_transfer *transfer, const struct format_ra
             status = time_out(&losers);
             break;
         }
-        task_sleep(pause);
-        pause = pause * 2 < LOOK_LAST ? pause * 2 : LOOK_LAST;
+        look_later(&pause);
     }
     for (uint32_t i = 0; i < count && adopted && !status; i++)
         adopted[i] = has_adopted(&losers, ranges[i].owner);

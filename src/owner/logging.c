@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/atomic.h"
+#include "base/cpus.h"
 #include "base/log.h"
 #include "base/task.h"
 #include "base/thread.h"
@@ -12,7 +13,9 @@
 #include "owner/log_hooks.h"
 #include "pool/pool.h"
 
-#define RETRY_NS UINT64_C(20000000)
+#define RETRY_NS     UINT64_C(20000000)
+#define IDLE_NS      UINT64_C(1000000000) /* between two calls of pool_worker_idle */
+#define STOP_LOOK_NS UINT64_C(20000000)
 
 /* A thread of mergers, each a fiber: while one waits for the network another goes on. */
 struct merger_thread {
@@ -56,6 +59,23 @@ static void merger_fiber(void *context)
         pool_worker_destroy(merger->worker); /* from a task: it returns blocks */
 }
 
+/* What the thread's worker holds back of memory nodes goes back to them: without it one that is emptied, or
+ * leaves, might wait for this process for ever. */
+static void merger_idle(void *context)
+{
+    struct merger_thread *merger = context;
+    uint64_t looked = task_now();
+    while (!atomic_load_acquire(&merger->logging->stopping)) { /* acquire: as log_stop's */
+        task_sleep(STOP_LOOK_NS);
+        if (task_now() - looked < IDLE_NS)
+            continue;
+        looked = task_now();
+        pool_worker_idle(merger->worker);
+    }
+    if (!--merger->running)
+        pool_worker_destroy(merger->worker);
+}
+
 static void merger_thread(void *context)
 {
     struct merger_thread *merger = context;
@@ -73,6 +93,9 @@ static int merger_start(struct owner_logging *logging, struct merger_thread *mer
     for (; !status && merger->running < fibers; merger->running++)
         if (worker_spawn(merger->fibers, merger_fiber, merger))
             status = error_set(error, BANYAN_ENOMEM, "no memory for the log's mergers");
+    if (!status && worker_spawn(merger->fibers, merger_idle, merger))
+        status = error_set(error, BANYAN_ENOMEM, "no memory for the log's mergers");
+    merger->running += !status;
     return status ? status : thread_start(&merger->thread, merger_thread, merger, error);
 }
 
@@ -91,7 +114,7 @@ static void merger_stop(struct merger_thread *merger)
  * held back a process gets CPU time for its mergers alone, and others may want each CPU. */
 static int mergers_start(struct owner_logging *logging, struct error *error)
 {
-    const unsigned wanted = thread_cpus() / 4, most = wanted < LOG_MERGERS ? wanted : LOG_MERGERS;
+    const unsigned wanted = cpus_count() / 4, most = wanted < LOG_MERGERS ? wanted : LOG_MERGERS;
     const unsigned threads = most > 2 ? most : 2;
     int status = 0;
     for (unsigned i = 0; i < threads && !status; i++)

@@ -23,7 +23,8 @@
 #define OWNER_REPLY_BYTES (16u + OWNER_MESSAGE_ITEMS * (3u + FORMAT_VALUE_MAX))
 
 /* SETTLED: a lookup of what a change is decided on, as tree_lookup_settled_here. MOVE: of the key's leaf; the
- * value says from which memory node to which (u16 each), the answer's value, a byte, what it came to. */
+ * value says from which memory node to which (u16 each; to POOL_ANY_NODE: the blocks of its long keys, as
+ * tree_move_node), the answer's value, a byte, what it came to. */
 enum owner_item_kind {
     OWNER_ITEM_LOOKUP = 1,
     OWNER_ITEM_EXCHANGE,

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "owner/message.h"
 #include "owner/part.h"
 #include "owner/state.h"
@@ -21,9 +22,21 @@ struct owner_service {
     struct tree_exchange exchange; /* of the item under way: large */
     uint8_t value[FORMAT_VALUE_MAX];
     struct owner_part_writer part;
+    struct error logged; /* the last one */
     uint8_t reply[OWNER_PART_BYTES];
 };
 static_assert(OWNER_PART_BYTES >= OWNER_REPLY_BYTES, "one buffer is large enough for both");
+
+/* The asker learns the error's name alone: where it is of damage in the pool, this process tells which, once
+ * until there is another one. */
+static void complain(struct owner_service *service, const struct tree *tree, int status)
+{
+    const struct error *error = tree_session_error(service->session);
+    if (status != BANYAN_ECORRUPT || !strcmp(error->text, service->logged.text))
+        return;
+    service->logged = *error;
+    log_warning("the index '%s', asked by another compute node: %s", tree_name(tree), error->text);
+}
 
 static void lookup(struct owner_service *service, struct tree *tree, const struct owner_item *item,
                    struct owner_answer *answer)
@@ -94,6 +107,8 @@ static void serve_item(struct owner_service *service, struct owner_index *index,
         move(service, index->tree, item, answer);
     else if (index)
         answer->status = tree_border_make(service->session, index->tree, item->key, item->key_length);
+    if (index)
+        complain(service, index->tree, answer->status);
     if (answer->status == BANYAN_EFENCED) {
         *answer = (struct owner_answer){.status = BANYAN_EFENCED};
         OWNER_COUNT(service->owner, refusals, 1);
@@ -140,8 +155,10 @@ static int answer_part(struct owner_service *service, const void *bytes, size_t 
     struct owner_index *index = owner_index_get(owner, request.number);
     status = index ? tree_scan_here(service->session, index->tree, &request.range, part_visit, service, &end)
                    : BANYAN_EFENCED;
-    if (index)
+    if (index) {
+        complain(service, index->tree, status);
         owner_index_put(owner, index);
+    }
     if (status == BANYAN_EFENCED)
         OWNER_COUNT(owner, refusals, 1);
     owner_part_end(&service->part, status, &end, atomic_load_relaxed(&owner->adopted)); /* relaxed: a hint */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/task.h"
 #include "base/thread.h"
 #include "base/worker.h"
 #include "owner/state.h"
@@ -14,7 +15,10 @@ struct owner_threads {
     unsigned count;
 };
 
-enum runner_task { RUN_KEEPER, RUN_TICKER, RUN_SERVER };
+/* How often, at most, a thread looks whether it holds blocks back that it does not need. */
+#define IDLE_NS UINT64_C(1000000000)
+
+enum runner_task { RUN_KEEPER, RUN_TICKER, RUN_IDLE, RUN_SERVER };
 struct fiber_argument {
     struct runner *runner;
     enum runner_task task;
@@ -68,12 +72,28 @@ static void run_with_session(struct runner *runner, enum runner_task task)
     tree_session_destroy(session);
 }
 
+/* Each thread's worker takes blocks for what is done for others. */
+static void idle(struct runner *runner)
+{
+    struct owner *owner = runner->threads->owner;
+    uint64_t looked = task_now();
+    while (!owner_stopping(owner)) {
+        task_sleep(owner->options.tick_ns);
+        if (task_now() - looked < IDLE_NS)
+            continue;
+        looked = task_now();
+        pool_worker_idle(runner->pool);
+    }
+}
+
 static void fiber(void *context)
 {
     struct fiber_argument *argument = context;
     struct runner *runner = argument->runner;
     if (argument->task == RUN_TICKER)
         owner_tick(runner->threads->owner);
+    else if (argument->task == RUN_IDLE)
+        idle(runner);
     else
         run_with_session(runner, argument->task);
     if (--runner->left == 0)
@@ -90,7 +110,7 @@ static int start(struct owner_threads *threads, struct runner *runner, bool firs
                  struct error *error)
 {
     runner->threads = threads;
-    runner->count = fibers + (first ? 2 : 0);
+    runner->count = fibers + (first ? 3 : 1);
     runner->left = runner->count;
     runner->fibers = calloc(runner->count, sizeof *runner->fibers);
     runner->worker = worker_create();
@@ -98,7 +118,8 @@ static int start(struct owner_threads *threads, struct runner *runner, bool firs
         return error_set(error, BANYAN_ENOMEM, "no memory for a thread of the ownership of ranges");
     int status = pool_worker_create(&runner->pool, tree_compute_pool(threads->owner->compute), error);
     for (unsigned i = 0; i < runner->count && !status; i++) {
-        enum runner_task task = !first || i > 1 ? RUN_SERVER : i == 0 ? RUN_KEEPER : RUN_TICKER;
+        static const enum runner_task others[] = {RUN_IDLE, RUN_KEEPER, RUN_TICKER};
+        enum runner_task task = i < (first ? 3u : 1u) ? others[i] : RUN_SERVER;
         runner->fibers[i] = (struct fiber_argument){runner, task};
         if (worker_spawn(runner->worker, fiber, &runner->fibers[i]))
             status = error_set(error, BANYAN_ENOMEM, "no memory for a fiber of the ownership of ranges");

@@ -92,12 +92,27 @@ int owner_transfer_publish(struct owner_transfer *transfer)
 
 /* ---- what another has left half done ---- */
 
+/* Takes an entry away. The one before it is written first, for the version to come: an entry that is gone
+ * does not say that there is something to publish (`unpublished`), and if this one ended before it is
+ * published, all that have a copy of the map would keep the bound until the next change, which may never
+ * come. */
+static int remove_noted(struct owner_transfer *transfer, uint32_t at)
+{
+    const struct owner_map *map = &transfer->map;
+    int status = 0;
+    if (at && map->ranges[at - 1].number == map->ranges[at].number) {
+        struct format_range left = map->ranges[at - 1];
+        status = owner_transfer_write(transfer, &left, 1);
+    }
+    return status ? status : owner_transfer_remove(transfer, at);
+}
+
 /* Bounds whose borders may be missing: they are bounds no more. Nothing moves before that. */
 static int undo_splits(struct owner_transfer *transfer, bool *changed)
 {
     for (uint32_t at = transfer->map.count; at-- > 0;)
         if (transfer->map.ranges[at].state == FORMAT_RANGE_SPLIT) {
-            int status = owner_transfer_remove(transfer, at);
+            int status = remove_noted(transfer, at);
             if (status)
                 return status;
             *changed = true;
@@ -334,20 +349,23 @@ int owner_transfer_split(struct owner_transfer *transfer, struct owner_index *in
 
 int owner_transfer_merge(struct owner_transfer *transfer, uint32_t at)
 {
-    struct format_range left = transfer->map.ranges[at - 1];
-    const uint64_t epoch = transfer->map.ranges[at].epoch;
+    const struct format_range left = transfer->map.ranges[at - 1];
+    const struct format_range *right = &transfer->map.ranges[at];
+    const uint64_t epoch = left.epoch > right->epoch ? left.epoch : right->epoch;
     int status = 0;
-    assert(fabric_process_equal(left.owner, transfer->map.ranges[at].owner));
-    assert(!left.heir_count && !transfer->map.ranges[at].heir_count);
-    assert(left.logged == transfer->map.ranges[at].logged);
-    assert(!left.logged || left.epoch == epoch);
+    assert(fabric_process_equal(left.owner, right->owner));
+    assert(!left.heir_count && !right->heir_count);
+    assert(left.logged == right->logged);
+    assert(!left.logged || left.epoch == right->epoch);
+    /* An owner that has adopted the later epoch knows that it had both parts since, and its operations go on
+     * without a pause (tree/rights.c). */
+    if (left.epoch != right->epoch)
+        status = owner_transfer_await_owner(transfer, left.owner, epoch);
     /* The later epoch: what is cached of the other part under an earlier one may be dropped, never kept by
      * mistake. */
-    if (left.epoch < epoch) {
-        left.epoch = epoch;
-        status = owner_transfer_write(transfer, &left, 1);
+    if (!status) {
+        transfer->map.ranges[at - 1].epoch = epoch;
+        status = remove_noted(transfer, at);
     }
-    if (!status)
-        status = owner_transfer_remove(transfer, at);
     return status ? status : owner_transfer_publish(transfer);
 }

@@ -60,6 +60,11 @@ int owner_transfer_publish(struct owner_transfer *transfer);
 int owner_transfer_await(struct owner_transfer *transfer, const struct format_range *ranges, uint32_t count,
                          bool *adopted);
 
+/* Waits until the process has adopted the version, or does not for as long as one is waited for that loses a
+ * range. Nobody is fenced: what follows is right also where it has not. */
+int owner_transfer_await_owner(struct owner_transfer *transfer, struct fabric_process process,
+                               uint64_t version);
+
 /* ---- move.c ---- */
 
 /* Ends the moves that another process has begun. *changed is false where that was published. */

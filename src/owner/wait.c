@@ -96,7 +96,7 @@ static int hear(struct owner *owner, struct tree_session *session, bool *done)
 static int doubtful(struct owner *owner, struct tree_session *session, struct tree *tree)
 {
     char text[OWNER_TEXT_BYTES + 128] = "";
-    uint16_t nodes = fabric_capabilities(owner->fabric)->memory_nodes;
+    uint16_t nodes = fabric_memory_nodes(owner->fabric);
     for (uint16_t i = 0; i < nodes && !text[0]; i++)
         fabric_trouble(owner->fabric, i, text, sizeof text);
     if (text[0])

@@ -2,7 +2,7 @@
  * carried.h - records that second copies of frames carry (format/log.h, carriers): where their parts stand in
  * segments of this memory node, so that the drain reads there what lies in another one's pool. One thread.
  *
- * What is noted counts for one pass. 40 bytes for each part.
+ * What is noted counts for one pass. 48 bytes for each part.
  */
 #ifndef PERSIST_CARRIED_H
 #define PERSIST_CARRIED_H

@@ -20,19 +20,35 @@ struct persist_checkpoint {
 
 /* ---- which one counts ---- */
 
-int persist_checkpoint_choose(const struct persist_checkpoint_claim *claims, uint16_t count, uint64_t *number,
-                              struct error *error)
+uint64_t persist_checkpoint_choose(const struct persist_checkpoint_claim *claims, uint16_t count)
 {
-    *number = 0;
+    uint64_t number = 0;
     for (uint16_t i = 0; i < count; i++)
-        if (claims[i].there && claims[i].committed > *number)
-            *number = claims[i].committed;
-    for (uint16_t i = 0; i < count && *number; i++)
-        if (claims[i].there && claims[i].committed != *number && claims[i].prepared != *number)
+        if (claims[i].there && claims[i].committed > number)
+            number = claims[i].committed;
+    return number;
+}
+
+bool persist_checkpoint_counts(const struct persist_checkpoint_claim *claims, uint16_t count, uint64_t number)
+{
+    bool all = true, one = false;
+    for (uint16_t i = 0; i < count; i++) {
+        one |= claims[i].committed == number;
+        all &= claims[i].prepared == number;
+    }
+    return one || all;
+}
+
+int persist_checkpoint_judge(const struct persist_table *table, const struct persist_checkpoint_claim *claims,
+                             uint16_t count, struct error *error)
+{
+    for (uint16_t i = 0; i < count; i++)
+        if (claims[i].there && claims[i].committed != table->number && claims[i].prepared != table->number &&
+            !persist_table_left(table, claims[i].node) && !persist_table_unaware(table, claims[i].node))
             return error_set(error, BANYAN_ECORRUPT,
                              "memory node %" PRIu32 " does not have checkpoint %" PRIu64
                              ", which counts on another one: its directory is an older copy",
-                             claims[i].node, *number);
+                             claims[i].node, table->number);
     return 0;
 }
 
@@ -145,6 +161,10 @@ int persist_checkpoint_open(struct persist_checkpoint **checkpoint,
     for (uint16_t i = 0; i < source->count && status; i++)
         if (source->disks[i])
             status = table_read(made, source->disks[i], error);
+    if (!status)
+        status = persist_checkpoint_judge(&made->table, source->claims, source->claim_count, error);
+    if (!status && source->enough)
+        status = source->enough(source->context, &made->table, error);
     if (!status)
         made->chosen = calloc(made->table.part_count + 1u, sizeof(struct disk *));
     if (!status && (!made->chosen || !made->chunk))

@@ -12,15 +12,6 @@
 
 struct persist_checkpoint;
 
-struct persist_checkpoint_source {
-    uint64_t number;           /* which one: persist_checkpoint_choose */
-    struct disk *const *disks; /* by the memory nodes' numbers; NULL: it is not there. Borrowed */
-    uint16_t count;
-    /* Called for a part of which no copy is whole, or there; NULL: that is BANYAN_ECORRUPT. */
-    void (*lost)(void *context, const char *why);
-    void *context;
-};
-
 /* What a memory node's directory says: of the checkpoint that counts there, and of one that is prepared; 0:
  * there is none. */
 struct persist_checkpoint_claim {
@@ -28,10 +19,32 @@ struct persist_checkpoint_claim {
     uint32_t node;
     uint64_t committed, prepared;
 };
-/* Which checkpoint counts for all (P13); 0: none does. BANYAN_ECORRUPT: a directory does not have it. */
-int persist_checkpoint_choose(const struct persist_checkpoint_claim *claims, uint16_t count, uint64_t *number,
-                              struct error *error);
+struct persist_checkpoint_source {
+    uint64_t number;           /* which one: persist_checkpoint_choose */
+    struct disk *const *disks; /* by the memory nodes' numbers; NULL: it is not there. Borrowed */
+    uint16_t count;
+    /* Before parts are looked for: whether the directories that are there are enough. May be NULL; an error
+     * ends the opening. */
+    int (*enough)(void *context, const struct persist_table *table, struct error *error);
+    /* Called for a part of which no copy is whole, or there; NULL: that is BANYAN_ECORRUPT. */
+    void (*lost)(void *context, const char *why);
+    void *context;
+    const struct persist_checkpoint_claim
+        *claims; /* of the directories that are there; for the opening alone */
+    uint16_t claim_count;
+};
 
+/* Which checkpoint counts for all (P13); 0: none does. */
+uint64_t persist_checkpoint_choose(const struct persist_checkpoint_claim *claims, uint16_t count);
+/* Whether a checkpoint that its maker has left counts: one memory node has it as its last, so all that took
+ * part had prepared it, and any other one has joined since; or all have prepared it. */
+bool persist_checkpoint_counts(const struct persist_checkpoint_claim *claims, uint16_t count,
+                               uint64_t number);
+/* Whether all that took part in it have it. BANYAN_ECORRUPT: one that did has not; the message names it. */
+int persist_checkpoint_judge(const struct persist_table *table, const struct persist_checkpoint_claim *claims,
+                             uint16_t count, struct error *error);
+
+/* BANYAN_ECORRUPT: what the above says; the table, or a part, is damaged or missing. */
 int persist_checkpoint_open(struct persist_checkpoint **checkpoint,
                             const struct persist_checkpoint_source *source, struct error *error);
 void persist_checkpoint_close(struct persist_checkpoint *checkpoint);

@@ -8,6 +8,7 @@
 
 #include "base/atomic.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "base/task.h"
 #include "disk/manifest.h"
 #include "fabric/wire.h"
@@ -53,17 +54,26 @@ static int lost_pool(const struct persist_disk *disk, const struct manifest *man
 }
 
 /* The directory has no journal. It may begin one of a pool that holds nothing: nothing else brings its data
- * to the disk. */
+ * to the disk. The home node's manifest says how many memory nodes there are, and would not know of those
+ * that have joined while it had no journal. */
 static int manifest_begin(struct persist_disk *disk, const struct memory_status_reply *told,
                           struct manifest *first, struct error *error)
 {
-    *first = (struct manifest){
-        .cluster = told->cluster_id, .node = (uint32_t)told->node, .nodes = (uint32_t)told->node_count};
+    const uint64_t seed = disk->options.seed;
+    *first = (struct manifest){.cluster = told->cluster_id,
+                               .token = (seed ? random_mix(seed) : random_entropy()) | 1,
+                               .node = (uint32_t)told->node,
+                               .nodes = (uint32_t)told->node_count};
     if (told->blocks_used > 0)
         return error_set(error, BANYAN_EINVAL,
                          "%.80s has no journal, and the pool holds data that would never come to the disk: "
                          "write it to a file with 'banyan dump', begin with an empty directory, and load it "
                          "with 'banyan load'",
+                         disk_path(disk->options.disk));
+    if (told->node == 0 && memory_node_cluster_generation(disk->node) > 1)
+        return error_set(error, BANYAN_EINVAL,
+                         "%.80s has no journal, and memory nodes have joined or left since the cluster was "
+                         "formatted, of which it would not know: format a new cluster with disks",
                          disk_path(disk->options.disk));
     return manifest_replace(disk->options.disk, NULL, first, error);
 }
@@ -281,6 +291,23 @@ static int serve(void *context, struct memory_call *call)
     return call->kind == MEMORY_SAVE ? serve_save(context, call) : serve_persist(context, call);
 }
 
+static int serve_bring(void *context, struct memory_call *call)
+{
+    struct persist_disk *disk = context;
+    if (!call->compute_id || call->capacity < sizeof(struct memory_bring_reply))
+        return BANYAN_EINVAL;
+    if (!atomic_load_acquire(&disk->ready)) /* acquire: see journal_begin_at */
+        return BANYAN_ENOTSUP;
+    const int failed = atomic_load_acquire(&disk->failed); /* acquire: see complain */
+    if (failed)
+        return failed;
+    int status = persist_brought_call(persist_drain_brought(disk->drain), call->request, call->length,
+                                      call->reply, &call->reply_length);
+    if (status == BANYAN_EBUSY) /* a round makes room */
+        ask(disk);
+    return status;
+}
+
 static void fenced(void *context, uint16_t compute_id)
 {
     struct persist_disk *disk = context;
@@ -311,8 +338,40 @@ static void report(void *context, struct memory_status_reply *status)
     spinlock_unlock(&disk->lock);
 }
 
+static int serve_journals(void *context, struct memory_call *call)
+{
+    const struct persist_disk *disk = context;
+    struct wire_journals_request request;
+    struct wire_journals_reply reply;
+    bool wake = false;
+    if (call->length != sizeof request || call->capacity < sizeof reply)
+        return BANYAN_EINVAL;
+    memcpy(&request, call->request, sizeof request);
+    if (request.nodes > WIRE_CLUSTER_NODES_MAX || request.joined > 1 || request.look > 1)
+        return BANYAN_EINVAL;
+    if (!atomic_load_acquire(&disk->ready)) /* acquire: see journal_begin_at */
+        return BANYAN_ENOTSUP;
+    const int failed = atomic_load_acquire(&disk->failed); /* acquire: see complain */
+    if (failed)
+        return failed;
+    int status = persist_saving_join(disk->saving, &request, &reply, &wake);
+    if (status)
+        return status;
+    memcpy(call->reply, &reply, sizeof reply);
+    call->reply_length = sizeof reply;
+    if (wake)
+        ask(disk);
+    return 0;
+}
+
 const struct memory_service persist_disk_service = {
     .name = "persist", .roles = MEMORY_ROLE_DATA, .serve = serve, .fenced = fenced, .report = report};
+
+const struct memory_service persist_disk_bring = {
+    .name = "bring", .roles = MEMORY_ROLE_DATA, .serve = serve_bring};
+
+const struct memory_service persist_disk_journals = {
+    .name = "journals", .roles = MEMORY_ROLE_FORMATTER, .serve = serve_journals};
 
 bool persist_disk_outcome(struct persist_disk *disk, uint64_t ticket, int *status)
 {

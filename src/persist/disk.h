@@ -52,6 +52,10 @@ void persist_disk_round(struct persist_disk *disk);
 /* For memory_node_register, with the disk as its context: answers MEMORY_PERSIST and MEMORY_SAVE (2 kinds),
  * and reports. */
 extern const struct memory_service persist_disk_service;
+/* The same for MEMORY_BRING (1 kind): pieces that the next round takes (brought.h). */
+extern const struct memory_service persist_disk_bring;
+/* The same for MEMORY_JOURNALS (1 kind): an operator tells how many memory nodes there are going to be. */
+extern const struct memory_service persist_disk_journals;
 /* Whether it is known what came of that ticket, and what. Some nanoseconds. */
 bool persist_disk_outcome(struct persist_disk *disk, uint64_t ticket, int *status);
 /* Up to here tickets are settled. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/atomic.h"
+#include "base/task.h"
 #include "format/record.h"
 #include "memory/request.h"
 #include "persist/carried.h"
@@ -50,6 +51,8 @@ struct persist_drain {
     uint32_t segment_count, segment_capacity;
     struct persist_pieces *pieces;   /* owned */
     struct persist_carried *carried; /* owned: of this pass */
+    struct persist_brought *brought; /* owned */
+    uint64_t looked;                 /* task_now when the last whole pass began */
     uint64_t instance, first;        /* of the frame whose entries are looked at */
     struct persist_names *names;     /* owned; NULL: the catalogue lies elsewhere */
     struct copied_list spare;
@@ -112,54 +115,113 @@ static int append(struct persist_drain *drain, enum persist_kind kind, uint32_t 
     return status;
 }
 
-static int append_block(struct persist_drain *drain, gaddr address, uint32_t bytes, struct error *error)
+/* Behind the address the bytes stand in drain->record already. */
+static int append_at(struct persist_drain *drain, enum persist_kind kind, gaddr address, uint32_t bytes,
+                     struct error *error)
 {
     memcpy(drain->record, &address, PERSIST_BLOCK_HEADER);
-    int status = append(drain, PERSIST_BLOCK, PERSIST_BLOCK_HEADER + bytes, error);
+    int status = append(drain, kind, PERSIST_BLOCK_HEADER + bytes, error);
     drain->stats.blocks += !status;
     return status;
 }
 
+/* A record's block, in whose place the journal may have a piece of before. */
+static int append_record(struct persist_drain *drain, gaddr address, uint32_t bytes, struct error *error)
+{
+    persist_pieces_drop(drain->pieces, address);
+    return append_at(drain, PERSIST_BLOCK, address, bytes, error);
+}
+
 /* ---- what an entry refers to ---- */
 
-/* The piece's block, if the journal does not have it. False: it cannot be read any more, or here. */
-static bool piece_copy(struct persist_drain *drain, size_t key_length, const struct format_piece *piece,
-                       int *status, struct error *error)
+/* P17. What owners have brought until now. */
+static int brought_copy(struct persist_drain *drain, struct error *error)
 {
-    const gaddr at = format_piece_address(key_length, piece);
-    uint8_t *bytes = drain->record + PERSIST_BLOCK_HEADER;
-    if (piece->block == GADDR_NULL || persist_pieces_have(drain->pieces, at, piece->hash))
-        return true;
-    if (!pool_read(drain, at, bytes, piece->length)) {
-        drain->stats.elsewhere++;
-        return false;
+    const struct persist_brought_piece *piece;
+    int status = 0;
+    while (!status && (piece = persist_brought_first(drain->brought))) {
+        const uint64_t position = journal_end(drain->journal);
+        memcpy(drain->record + PERSIST_BLOCK_HEADER, piece->bytes, piece->length);
+        status = append_at(drain, PERSIST_PIECE, piece->address, piece->length, error);
+        drain->stats.brought += !status;
+        if (!status)
+            persist_brought_written(drain->brought, position);
     }
-    if (format_record_hash(bytes, piece->length) != piece->hash)
+    return status;
+}
+
+/* One of another memory node's pool. False: nobody has brought it. */
+static bool piece_brought(struct persist_drain *drain, gaddr address, uint64_t hash, int *status,
+                          struct error *error)
+{
+    enum persist_brought_state state = persist_brought_named(drain->brought, address, hash);
+    if (state == PERSIST_BROUGHT_WAITS) {
+        *status = brought_copy(drain, error);
+        state = *status ? state : persist_brought_named(drain->brought, address, hash);
+    }
+    return !*status && state == PERSIST_BROUGHT_WRITTEN;
+}
+
+/* One of this process's pools, if the journal does not have it. False: it cannot be read any more. */
+static bool piece_here(struct persist_drain *drain, gaddr at, const struct format_piece *piece, int *status,
+                       struct error *error)
+{
+    uint8_t *bytes = drain->record + PERSIST_BLOCK_HEADER;
+    if (persist_pieces_have(drain->pieces, at, piece->hash))
+        return true;
+    if (!pool_read(drain, at, bytes, piece->length) ||
+        format_record_hash(bytes, piece->length) != piece->hash)
         return false;
     if (!persist_pieces_add(drain->pieces, at, piece->hash))
         *status = error_set(error, BANYAN_ENOMEM, "no memory to remember a piece that is on the disk");
     if (!*status)
-        *status = append_block(drain, at, piece->length, error);
+        *status = append_at(drain, PERSIST_BLOCK, at, piece->length, error);
     return !*status;
 }
 
-/* Of a value in pieces first the pieces, then the header that names them. */
+/* What is known of the pieces of the header in drain->header. */
+struct pieces_met {
+    bool stale, missing; /* one cannot be read any more; one is of another memory node, and was not brought */
+};
+
+static int pieces_each(struct persist_drain *drain, size_t key_length, uint32_t count, struct pieces_met *met,
+                       struct error *error)
+{
+    int status = 0;
+    for (uint32_t i = 0; i < count && !status && !met->stale; i++) {
+        const struct format_piece piece = format_record_piece(drain->header, key_length, i);
+        const gaddr at = format_piece_address(key_length, &piece);
+        if (piece.block == GADDR_NULL)
+            continue;
+        if (is_here(drain, at))
+            met->stale |= !piece_here(drain, at, &piece, &status, error) && !status;
+        else
+            met->missing |= !piece_brought(drain, at, piece.hash, &status, error) && !status;
+    }
+    return status;
+}
+
+/* Of a value in pieces first the pieces, then the header that names them. It is written as well where a piece
+ * is missing: a life of this memory node before may have got that. */
 static bool pieces_copy(struct persist_drain *drain, const struct format_key *key,
                         const struct format_reference *reference, int *status, struct error *error)
 {
     const uint32_t bytes = format_record_read_bytes(key->length, reference, FORMAT_PART_HEADER);
     struct format_record record;
-    if (bytes > FORMAT_RECORD_HEADER_MAX || !pool_read(drain, reference->address, drain->header, bytes) ||
+    struct pieces_met met = {.stale = false};
+    if (bytes > FORMAT_RECORD_HEADER_MAX || !record_read(drain, reference->address, drain->header, bytes) ||
         !format_record_validate(reference, key->bytes, key->length, FORMAT_PART_HEADER, drain->header,
                                 &record))
         return false;
-    for (uint32_t i = 0; i < record.pieces && !*status; i++) {
-        const struct format_piece piece = format_record_piece(drain->header, key->length, i);
-        if (!piece_copy(drain, key->length, &piece, status, error))
-            return false;
-    }
+    *status = pieces_each(drain, key->length, record.pieces, &met, error);
+    if (*status || met.stale)
+        return false;
     memcpy(drain->record + PERSIST_BLOCK_HEADER, drain->header, bytes);
-    *status = append_block(drain, reference->address, bytes, error);
+    *status = append_record(drain, reference->address, bytes, error);
+    if (met.missing && is_here(drain, reference->address))
+        drain->stats.elsewhere++;
+    else if (met.missing)
+        drain->stats.uncarried++;
     return true;
 }
 
@@ -174,7 +236,7 @@ static bool record_copy(struct persist_drain *drain, const struct format_key *ke
     if (bytes > FORMAT_RECORD_BLOCK_MAX || !record_read(drain, reference->address, block, bytes) ||
         !format_record_validate(reference, key->bytes, key->length, FORMAT_PART_VALUE, block, &record))
         return false;
-    *status = append_block(drain, reference->address, bytes, error);
+    *status = append_record(drain, reference->address, bytes, error);
     return true;
 }
 
@@ -330,7 +392,7 @@ static bool frame_ready(const struct persist_drain *drain, const struct format_l
     while (ready && format_log_frame_next(view, &at, &entry))
         if (entry.kind == FORMAT_LOG_PUT && entry.value_length == FORMAT_REFERENCE_BYTES &&
             format_value_decode(entry.value, entry.value_length, &value) && value.record &&
-            !value.reference.room && !is_here(drain, value.reference.address))
+            !is_here(drain, value.reference.address))
             ready = carried_read(drain, value.reference.address, NULL,
                                  format_record_block_bytes(entry.key.length, &value.reference));
     return ready;
@@ -539,7 +601,10 @@ static void segments_sweep(struct persist_drain *drain)
 
 int persist_drain_pass(struct persist_drain *drain, struct error *error)
 {
+    const uint64_t began = task_now();
     int status = names_copy(drain, error);
+    if (!status)
+        status = brought_copy(drain, error);
     persist_carried_clear(drain->carried);
     for (uint32_t i = 0; i < drain->segment_count; i++)
         drain->segments[i].listed = false;
@@ -549,6 +614,7 @@ int persist_drain_pass(struct persist_drain *drain, struct error *error)
     if (!status)
         segments_sweep(drain);
     drain->stats.passes += !status;
+    drain->looked = status ? drain->looked : began;
     return status;
 }
 
@@ -568,13 +634,14 @@ int persist_drain_create(struct persist_drain **drain, const struct fabric_targe
         memcpy(made->targets, targets, count * sizeof *targets);
         made->pieces = persist_pieces_create();
         made->carried = persist_carried_create();
+        made->brought = persist_brought_create(made->targets, count);
         made->names = named ? persist_names_create(named) : NULL;
         made->image = malloc(MEMORY_LOG_SEGMENT_MOST);
         made->record = malloc(JOURNAL_LENGTH_MAX);
         made->header = malloc(FORMAT_RECORD_HEADER_MAX);
     }
-    if (made && made->pieces && made->carried && (made->names || !named) && made->image && made->record &&
-        made->header)
+    if (made && made->pieces && made->carried && made->brought && (made->names || !named) && made->image &&
+        made->record && made->header)
         return 0;
     persist_drain_destroy(made);
     *drain = NULL;
@@ -593,6 +660,7 @@ void persist_drain_destroy(struct persist_drain *drain)
     free(drain->segments);
     persist_pieces_destroy(drain->pieces);
     persist_carried_destroy(drain->carried);
+    persist_brought_destroy(drain->brought);
     persist_names_destroy(drain->names);
     free(drain->image);
     free(drain->record);
@@ -600,11 +668,17 @@ void persist_drain_destroy(struct persist_drain *drain)
     free(drain);
 }
 
-void persist_drain_forget(struct persist_drain *drain)
+uint64_t persist_drain_forget(struct persist_drain *drain, uint64_t position)
 {
     persist_pieces_clear(drain->pieces);
     if (drain->names)
         persist_names_forget(drain->names);
+    return persist_brought_forget(drain->brought, position, drain->looked);
+}
+
+struct persist_brought *persist_drain_brought(struct persist_drain *drain)
+{
+    return drain->brought;
 }
 
 int persist_drain_marks(const struct persist_drain *drain, struct persist_drain_mark **marks, uint32_t *count,

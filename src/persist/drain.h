@@ -1,7 +1,7 @@
 /*
  * drain.h - copies what owners have logged on memory nodes of this process into a journal on a disk
- * (docs/internals/durability.md, P1 to P4, P9): the frames of their segments, the records that entries name,
- * and which indexes there are, where memory node 0 is of this process.
+ * (docs/internals/durability.md, P1 to P4, P9, P16, P17): the frames of their segments, the records that
+ * entries name, and which indexes there are, where memory node 0 is of this process.
  *
  * The memory nodes' thread for the disk calls, one thread at a time. Owners go on meanwhile; they only see to
  * it that a segment is not used again before `persist_drain_pass` has seen it (log_options.keep).
@@ -15,6 +15,7 @@
 
 #include "disk/journal.h"
 #include "fabric/fabric.h"
+#include "persist/brought.h"
 
 struct persist_drain;
 
@@ -22,10 +23,12 @@ struct persist_drain_stats {
     uint64_t passes, frames, entries, blocks, bytes; /* bytes: of records of the journal */
     /* Entries whose record was gone by then: the key has a newer entry (P3). */
     uint64_t stale;
-    /* Entries with pieces on memory nodes that are not this process's. */
+    /* Entries with pieces on memory nodes that are not this process's, and that nobody has brought (P17). */
     uint64_t elsewhere;
-    /* Entries whose record lies on such a one, and is not carried (P16), or has pieces. */
+    /* Entries whose record lies on such a one, and is not carried (P16), or has pieces that were not brought.
+     */
     uint64_t uncarried;
+    uint64_t brought; /* pieces */
 };
 
 /* All memory nodes of the cluster in order, NULL where one is not this process's. The journal is the
@@ -37,9 +40,12 @@ void persist_drain_destroy(struct persist_drain *drain);
  * next journal_sync. Syncs itself where the journal's buffer is full. After an error of the journal, or
  * BANYAN_ENOMEM, the next pass copies the rest, if there can be one. */
 int persist_drain_pass(struct persist_drain *drain, struct error *error);
-/* Files of the journal are going to be released: pieces that were copied once are copied again where an entry
- * names them from now on, and the next pass tells all indexes anew. */
-void persist_drain_forget(struct persist_drain *drain);
+/* Files of the journal are going to be released, up to this position at most: pieces that were copied or
+ * brought once are copied again where an entry names them from now on, or have to be brought again, and the
+ * next pass tells all indexes anew. Returns up to where they may be (persist_brought_forget). */
+uint64_t persist_drain_forget(struct persist_drain *drain, uint64_t position);
+/* What owners have brought, for their calls on any thread. The drain's. */
+struct persist_brought *persist_drain_brought(struct persist_drain *drain);
 /* A process with segments here, and the greatest sequence that was copied from them. */
 struct persist_drain_mark {
     uint64_t instance, sequence;

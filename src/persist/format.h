@@ -1,14 +1,15 @@
 /*
  * format.h - what the records of a journal say (disk/journal.h): owners' logs, that is frames and the blocks
  * of the pool that their entries refer to; or keys with whole values, which a server with its pools in its
- * own process writes. Pure; docs/internals/durability.md has the rules (P1 to P4, P16, K1 to K6).
+ * own process writes. Pure; docs/internals/durability.md has the rules (P1 to P4, P16, P17, K1 to K6).
  *
  * BLOCK, behind its 8 bytes of address: the bytes of a record's block, or of a piece's, as they lay in the
  * pool.
- * FRAME, behind its 24 bytes of header: the entries of a frame of a log, as format/log.h has them.
- *   0 instance of the process u64 | 8 sequence of the first entry u64 | 16 number of entries u32
- *   20 compute id u16 | 22 memory node u16
- * FRAME_TELLING: the same of a process that says which of its frames have one copy.
+ * PIECE: the same of a piece that lies in another memory node's pool, and was brought (P17). Frames name it
+ * by its place and the hash of its bytes, so it does not matter what else was copied from that place, or
+ * when. FRAME, behind its 24 bytes of header: the entries of a frame of a log, as format/log.h has them. 0
+ * instance of the process u64 | 8 sequence of the first entry u64 | 16 number of entries u32 20 compute id
+ * u16 | 22 memory node u16 FRAME_TELLING: the same of a process that says which of its frames have one copy.
  *   16 number of entries u16 | 18 flags u16: 1 it has written frames of one copy; 2 this one has another copy
  *
  * All that a frame's entries refer to stands before it in the same journal, but for records that could not be
@@ -40,7 +41,8 @@ enum persist_kind {
     PERSIST_VALUES,
     PERSIST_BYTES,
     PERSIST_INDEX,
-    PERSIST_FRAME_TELLING
+    PERSIST_FRAME_TELLING,
+    PERSIST_PIECE
 };
 
 #define PERSIST_BLOCK_HEADER 8u

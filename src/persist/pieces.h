@@ -15,6 +15,8 @@ void persist_pieces_destroy(struct persist_pieces *pieces);
 bool persist_pieces_have(const struct persist_pieces *pieces, gaddr address, uint64_t hash);
 /* False: no memory. What was there before is forgotten. */
 bool persist_pieces_add(struct persist_pieces *pieces, gaddr address, uint64_t hash);
+/* Something else was copied from there. */
+void persist_pieces_drop(struct persist_pieces *pieces, gaddr address);
 void persist_pieces_clear(struct persist_pieces *pieces);
 
 #endif

@@ -9,120 +9,6 @@
 #include "persist/format.h"
 #include "persist/replay_private.h"
 
-#define CHUNK_BYTES ((size_t)1 << 20)
-
-/* ---- keys ---- */
-
-static uint64_t hash_of(uint16_t index, struct format_key key)
-{
-    return format_key_hash(key) ^ ((uint64_t)index * UINT64_C(0x9e3779b97f4a7c15));
-}
-
-static struct replay_key **bucket_of(const struct persist_replay *replay, uint64_t hash)
-{
-    return &replay->buckets[hash & (replay->capacity - 1)];
-}
-
-static bool keys_grow(struct persist_replay *replay)
-{
-    const uint64_t capacity = replay->capacity ? 2 * replay->capacity : 1024;
-    struct replay_key **old = replay->buckets, **buckets = calloc(capacity, sizeof *buckets);
-    const uint64_t were = replay->capacity;
-    if (!buckets)
-        return false;
-    replay->buckets = buckets;
-    replay->capacity = capacity;
-    for (uint64_t i = 0; i < were; i++)
-        while (old[i]) {
-            struct replay_key *key = old[i], **to = bucket_of(replay, key->hash);
-            old[i] = key->chain;
-            key->chain = *to;
-            *to = key;
-        }
-    free(old);
-    return true;
-}
-
-void *replay_allocate(struct persist_replay *replay, size_t bytes)
-{
-    const size_t room = (bytes + 15) & ~(size_t)15;
-    assert(room <= CHUNK_BYTES);
-    if (!replay->chunks || replay->chunk_used + room > CHUNK_BYTES) {
-        struct replay_chunk *chunk = malloc(sizeof *chunk + CHUNK_BYTES);
-        if (!chunk)
-            return NULL;
-        chunk->next = replay->chunks;
-        replay->chunks = chunk;
-        replay->chunk_used = 0;
-    }
-    void *at = replay->chunks->bytes + replay->chunk_used;
-    replay->chunk_used += room;
-    return at;
-}
-
-bool replay_key_keep(struct persist_replay *replay, struct replay_key *key, const uint8_t *bytes,
-                     uint8_t length)
-{
-    if (length > key->value_room * 8u) {
-        const uint8_t room = (uint8_t)((length + 7) / 8);
-        uint8_t *value = replay_allocate(replay, room * 8u);
-        if (!value)
-            return false;
-        key->value = value;
-        key->value_room = room;
-    }
-    if (length)
-        memcpy(key->value, bytes, length);
-    return true;
-}
-
-static struct replay_key *key_make(struct persist_replay *replay, uint16_t index, struct format_key key,
-                                   uint64_t hash)
-{
-    struct replay_key *made = replay_allocate(replay, sizeof *made + key.length);
-    if (!made)
-        return NULL;
-    *made = (struct replay_key){.chain = NULL};
-    made->hash = hash;
-    made->index = index;
-    made->length = (uint16_t)key.length;
-    if (key.length)
-        memcpy(made->key, key.bytes, key.length);
-    return made;
-}
-
-static struct replay_key **key_find(const struct persist_replay *replay, uint16_t index,
-                                    struct format_key key, uint64_t hash)
-{
-    struct replay_key **at = bucket_of(replay, hash);
-    while (*at && ((*at)->hash != hash || (*at)->index != index || (*at)->length != key.length ||
-                   (key.length && memcmp((*at)->key, key.bytes, key.length))))
-        at = &(*at)->chain;
-    return at;
-}
-
-struct replay_key *replay_key_get(struct persist_replay *replay, uint16_t index, struct format_key key)
-{
-    const uint64_t hash = hash_of(index, key);
-    if (replay->keys >= replay->capacity && !keys_grow(replay))
-        return NULL;
-    struct replay_key **at = key_find(replay, index, key, hash);
-    if (!*at) {
-        *at = key_make(replay, index, key, hash);
-        replay->keys += *at != NULL;
-    }
-    return *at;
-}
-
-void replay_key_clear(struct replay_key *key)
-{
-    free(key->places);
-    key->places = NULL;
-    key->plain = false;
-    key->plain_length = key->plain_places = 0;
-    key->expires = 0;
-}
-
 /* ---- what an entry's value lies in ---- */
 
 static bool block_good(const struct format_reference *reference, size_t key_length,
@@ -152,23 +38,21 @@ static void pieces_find(struct persist_replay *replay, const struct format_key *
 {
     for (uint32_t i = 0; i < record->pieces; i++) {
         const struct format_piece piece = format_record_piece(replay->header, key->length, i);
-        const struct replay_block *block = NULL;
         if (piece.block == GADDR_NULL)
             continue;
-        block = replay_block_find(replay, format_piece_address(key->length, &piece));
-        if (!block || block->hash != piece.hash || block->place.length != piece.length) {
-            found->there = false;
-            found->lost |= on_lost(replay, piece.block);
-            continue;
-        }
-        places[i] = block->place;
+        const struct replay_place *place =
+            replay_piece_find(replay, format_piece_address(key->length, &piece), &piece);
+        if (place)
+            places[i] = *place;
+        found->there &= place != NULL;
+        found->lost |= !place && on_lost(replay, piece.block);
     }
 }
 
 /* Finds the record, and each of its pieces, which stood before the frame. *places is the caller's. */
-static int places_find(struct persist_replay *replay, const struct format_key *key,
-                       const struct format_reference *reference, struct replay_place **places,
-                       struct found *found, struct error *error)
+static int value_places(struct persist_replay *replay, const struct format_key *key,
+                        const struct format_reference *reference, struct replay_place **places,
+                        struct found *found, struct error *error)
 {
     const struct replay_block *block = replay_block_find(replay, reference->address);
     struct format_record record;
@@ -214,7 +98,7 @@ static void entry_miss(struct replay_key *key, const struct format_log_entry *en
     key->missed_sequence = entry->sequence;
 }
 
-static int entry_take(struct persist_replay *replay, const struct format_log_entry *entry,
+static int entry_take(struct persist_replay *replay, const struct format_log_entry *entry, uint64_t hash,
                       struct error *error)
 {
     struct replay_place *places = NULL;
@@ -229,7 +113,8 @@ static int entry_take(struct persist_replay *replay, const struct format_log_ent
         replay->stats.covered++;
         return 0;
     }
-    struct replay_key *key = replay_key_get(replay, entry->index, entry->key);
+    struct replay_shard *shard = replay_shard_of(replay, hash);
+    struct replay_key *key = replay_key_get(shard, entry->index, entry->key, hash);
     if (!key)
         return error_set(error, BANYAN_ENOMEM, "no memory for the keys of a log");
     if (!newer(key, entry))
@@ -238,7 +123,7 @@ static int entry_take(struct persist_replay *replay, const struct format_log_ent
         !format_value_decode(entry->value, entry->value_length, &value))
         return error_set(error, BANYAN_ECORRUPT, "an entry's value is none that a store writes");
     if (value.record)
-        status = places_find(replay, &entry->key, &value.reference, &places, &found, error);
+        status = value_places(replay, &entry->key, &value.reference, &places, &found, error);
     if (status || !found.there) { /* P3 */
         replay->stats.missing += !status;
         if (!status && found.lost)
@@ -247,14 +132,14 @@ static int entry_take(struct persist_replay *replay, const struct format_log_ent
         return status;
     }
     replay_key_clear(key);
-    key->places = places;
+    replay_key_place(shard, key, places);
     key->epoch = entry->epoch;
     key->sequence = entry->sequence;
     key->present = entry->kind == FORMAT_LOG_PUT;
     key->plain = plain;
     key->plain_length = plain ? entry->value_length : 0;
     key->value_length = entry->value_length;
-    return replay_key_keep(replay, key, entry->value, entry->value_length)
+    return replay_key_keep(shard, key, entry->value, entry->value_length)
                ? 0
                : error_set(error, BANYAN_ENOMEM, "no memory for the values of a log");
 }
@@ -297,19 +182,38 @@ static int process_note(struct persist_replay *replay, const struct persist_fram
     return 0;
 }
 
+/* Takes the frame's entries, some at a time, whose keys are looked for together. */
+static int entries_take(struct persist_replay *replay, const struct format_log_view *view,
+                        struct error *error)
+{
+    struct format_log_entry entries[REPLAY_AHEAD];
+    uint64_t hashes[REPLAY_AHEAD];
+    uint32_t at = 0, count = REPLAY_AHEAD;
+    int status = 0;
+    while (!status && count == REPLAY_AHEAD) {
+        for (count = 0; count < REPLAY_AHEAD && format_log_frame_next(view, &at, &entries[count]); count++)
+            hashes[count] = replay_key_hash(entries[count].index, entries[count].key);
+        replay_keys_ahead(replay, hashes, count);
+        for (uint32_t i = 0; i < count && !status; i++)
+            status = entry_take(replay, &entries[i], hashes[i], error);
+    }
+    return status;
+}
+
+/* Its entries are taken by the calling thread alone, and so are all values that come behind them: journals
+ * that have both are none that a release writes. */
 static int frame_take(struct persist_replay *replay, const struct journal_record *record, struct error *error)
 {
     struct persist_frame frame;
-    struct format_log_entry entry;
-    uint32_t at = 0;
-    int status = 0;
+    replay->alone = true;
+    int status = replay_threads_settle(replay, error);
+    if (status)
+        return status;
     if (!persist_frame_decode(record->kind, record->bytes, record->length, &frame))
         return error_set(error, BANYAN_ECORRUPT, "a frame of a log makes no sense");
     replay->stats.frames++;
     status = process_note(replay, &frame, error);
-    while (!status && format_log_frame_next(&frame.view, &at, &entry))
-        status = entry_take(replay, &entry, error);
-    return status;
+    return status ? status : entries_take(replay, &frame.view, error);
 }
 
 static int block_take(struct persist_replay *replay, const struct journal_record *record, struct error *error)
@@ -331,93 +235,57 @@ static int block_take(struct persist_replay *replay, const struct journal_record
                   .offset = record->offset + JOURNAL_RECORD_BYTES + PERSIST_BLOCK_HEADER}};
     memcpy(&block.first, bytes, length < 8 ? length : 8);
     replay->stats.blocks++;
-    return replay_block_add(replay, &block) ? 0
-                                            : error_set(error, BANYAN_ENOMEM, "no memory for a log's blocks");
+    const bool added =
+        record->kind == PERSIST_PIECE ? replay_piece_add(replay, &block) : replay_block_add(replay, &block);
+    return added ? 0 : error_set(error, BANYAN_ENOMEM, "no memory for a log's blocks");
+}
+
+int replay_record_bad(const struct persist_replay *replay, uint16_t disk, const struct journal_record *record,
+                      int status, const struct error *reason, struct error *error)
+{
+    return error_set(error, status, "%s: file %u of the journal, at byte %" PRIu64 ": %s",
+                     disk_path(replay->disks[disk]), (unsigned)record->file, record->offset, reason->text);
+}
+
+static int record_take(struct persist_replay *replay, const struct journal_record *record,
+                       struct error *error)
+{
+    switch (record->kind) {
+    case PERSIST_BLOCK:
+    case PERSIST_PIECE:
+        return block_take(replay, record, error);
+    case PERSIST_FRAME:
+    case PERSIST_FRAME_TELLING:
+        return frame_take(replay, record, error);
+    case PERSIST_BYTES:
+        return replay_plain_bytes(replay, record, error);
+    case PERSIST_VALUES:
+        return replay_plain_values(replay, record, error);
+    case PERSIST_INDEX:
+        return replay_index_take(replay, record, error);
+    default:
+        return error_set(error, BANYAN_ECORRUPT, "a record of kind %u, which this release does not know",
+                         (unsigned)record->kind);
+    }
 }
 
 int persist_replay_record(void *context, const struct journal_record *record, struct error *error)
 {
     struct persist_replay *replay = context;
     struct error reason = {0};
-    int status = BANYAN_ECORRUPT;
-    if (record->kind == PERSIST_BLOCK)
-        status = block_take(replay, record, &reason);
-    else if (record->kind == PERSIST_FRAME || record->kind == PERSIST_FRAME_TELLING)
-        status = frame_take(replay, record, &reason);
-    else if (record->kind == PERSIST_BYTES)
-        status = replay_plain_bytes(replay, record, &reason);
-    else if (record->kind == PERSIST_VALUES)
-        status = replay_plain_values(replay, record, &reason);
-    else if (record->kind == PERSIST_INDEX)
-        status = replay_index_take(replay, record, &reason);
-    else
-        error_set(&reason, status, "a record of kind %u, which this release does not know",
-                  (unsigned)record->kind);
-    if (!status)
+    const int status = replay_threads_failed(replay) ? 0 : record_take(replay, record, &reason);
+    if (!status && !replay_threads_failed(replay))
         return 0;
-    return error_set(error, status, "%s: file %u of the journal, at byte %" PRIu64 ": %s",
-                     disk_path(replay->disks[replay->disk]), (unsigned)record->file, record->offset,
-                     reason.text);
+    const int earlier = replay_threads_settle(replay, error); /* of a record before this one */
+    return earlier ? earlier : replay_record_bad(replay, replay->disk, record, status, &reason, error);
+}
+
+int persist_replay_settle(void *context, struct error *error)
+{
+    return replay_threads_settle(context, error);
 }
 
 /* ---- what it comes to ---- */
-
-static int key_order(const void *left, const void *right)
-{
-    const struct replay_sorted *first = left, *second = right;
-    const struct replay_key *a = first->key, *b = second->key;
-    if (first->part != second->part)
-        return first->part < second->part ? -1 : 1;
-    if (a->index != b->index)
-        return a->index < b->index ? -1 : 1;
-    return format_key_compare((struct format_key){a->key, a->length}, (struct format_key){b->key, b->length});
-}
-
-/* How many bytes all keys begin with in common. */
-static uint32_t common_bytes(const struct persist_replay *replay)
-{
-    const struct replay_key *first = replay->sorted_count ? replay->sorted[0].key : NULL;
-    uint32_t common = first ? first->length : 0;
-    for (uint64_t i = 1; i < replay->sorted_count && common; i++) {
-        const struct replay_key *key = replay->sorted[i].key;
-        uint32_t same = 0;
-        while (same < common && same < key->length && key->key[same] == first->key[same])
-            same++;
-        common = same;
-    }
-    return common;
-}
-
-/* Zeros behind a key's end come first, as the shorter key does. Of several indexes the index is the first
- * part. */
-static uint64_t part_of(const struct replay_key *key, uint32_t from, bool indexes)
-{
-    uint64_t part = 0;
-    for (uint32_t i = 0; i < 8; i++)
-        part = part << 8 | (from + i < key->length ? key->key[from + i] : 0);
-    return indexes ? (uint64_t)key->index << 48 | part >> 16 : part;
-}
-
-int persist_replay_sort(struct persist_replay *replay, struct error *error)
-{
-    bool indexes = false;
-    free(replay->sorted);
-    replay->sorted_count = replay->sorted_at = 0;
-    replay->sorted = malloc((replay->keys + 1) * sizeof *replay->sorted);
-    if (!replay->sorted)
-        return error_set(error, BANYAN_ENOMEM, "no memory to sort what the logs have");
-    for (uint64_t i = 0; i < replay->capacity; i++)
-        for (struct replay_key *key = replay->buckets[i]; key; key = key->chain)
-            if (key->sequence) {
-                indexes |= replay->sorted_count && key->index != replay->sorted[0].key->index;
-                replay->sorted[replay->sorted_count++].key = key;
-            }
-    const uint32_t from = common_bytes(replay);
-    for (uint64_t i = 0; i < replay->sorted_count; i++)
-        replay->sorted[i].part = part_of(replay->sorted[i].key, from, indexes);
-    qsort(replay->sorted, replay->sorted_count, sizeof *replay->sorted, key_order);
-    return 0;
-}
 
 uint64_t persist_replay_keys(const struct persist_replay *replay)
 {
@@ -428,6 +296,7 @@ bool persist_replay_peek(const struct persist_replay *replay, struct persist_rep
 {
     if (replay->sorted_at == replay->sorted_count)
         return false;
+    replay_order_ahead(replay);
     const struct replay_key *next = replay->sorted[replay->sorted_at].key;
     *key = (struct persist_replay_key){
         .index = next->index, .key = next->key, .key_length = next->length, .present = next->present};
@@ -482,7 +351,7 @@ int persist_replay_create(struct persist_replay **replay, struct disk *const *di
         made->disk_count = count;
         made->header = malloc(FORMAT_RECORD_HEADER_MAX);
     }
-    if (made && made->header)
+    if (made && made->header && replay_shards_make(made, 1))
         return 0;
     persist_replay_destroy(made);
     *replay = NULL;
@@ -493,15 +362,8 @@ void persist_replay_destroy(struct persist_replay *replay)
 {
     if (!replay)
         return;
-    for (uint64_t i = 0; i < replay->capacity; i++)
-        for (struct replay_key *key = replay->buckets[i]; key; key = key->chain)
-            free(key->places);
-    while (replay->chunks) {
-        struct replay_chunk *chunk = replay->chunks;
-        replay->chunks = chunk->next;
-        free(chunk);
-    }
-    free(replay->buckets);
+    (void)replay_threads_settle(replay, NULL);
+    replay_keys_free(replay);
     replay_blocks_free(replay);
     replay_indexes_free(replay);
     replay_value_free(replay);
@@ -510,6 +372,14 @@ void persist_replay_destroy(struct persist_replay *replay)
     free(replay->sorted);
     free(replay->header);
     free(replay);
+}
+
+int persist_replay_threads(struct persist_replay *replay, unsigned threads, struct error *error)
+{
+    assert(threads && !replay->begun);
+    if (replay_shards_make(replay, threads < REPLAY_SHARDS_MAX ? threads : REPLAY_SHARDS_MAX))
+        return 0;
+    return error_set(error, BANYAN_ENOMEM, "no memory to read a journal with %u threads", threads);
 }
 
 void persist_replay_over(struct persist_replay *replay, const struct persist_table *table)
@@ -535,6 +405,8 @@ void persist_replay_next(struct persist_replay *replay, uint16_t disk)
 void persist_replay_stats(const struct persist_replay *replay, struct persist_replay_stats *stats)
 {
     *stats = replay->stats;
+    for (uint32_t i = 0; i < replay->shard_count; i++)
+        stats->entries += replay->shards[i].entries;
 }
 
 const struct persist_replay_process *persist_replay_process_next(const struct persist_replay *replay,
@@ -549,19 +421,27 @@ static bool key_missed(const struct replay_key *key)
                                                                     : key->missed_sequence > key->sequence);
 }
 
+static uint64_t shard_missed(const struct replay_shard *shard, persist_replay_missed_visit *visit,
+                             void *context)
+{
+    uint64_t missed = 0;
+    for (const struct replay_key *key = shard->first; key; key = key->next) {
+        if (!key_missed(key))
+            continue;
+        missed++;
+        visit(context, &(struct persist_replay_key){.index = key->index,
+                                                    .key = key->key,
+                                                    .key_length = key->length,
+                                                    .present = key->sequence && key->present});
+    }
+    return missed;
+}
+
 uint64_t persist_replay_missed(const struct persist_replay *replay, persist_replay_missed_visit *visit,
                                void *context)
 {
     uint64_t missed = 0;
-    for (uint64_t i = 0; i < replay->capacity; i++)
-        for (const struct replay_key *key = replay->buckets[i]; key; key = key->chain) {
-            if (!key_missed(key))
-                continue;
-            missed++;
-            visit(context, &(struct persist_replay_key){.index = key->index,
-                                                        .key = key->key,
-                                                        .key_length = key->length,
-                                                        .present = key->sequence && key->present});
-        }
+    for (uint32_t i = 0; i < replay->shard_count; i++)
+        missed += shard_missed(&replay->shards[i], visit, context);
     return missed;
 }

@@ -53,9 +53,32 @@ bool replay_block_add(struct persist_replay *replay, const struct replay_block *
     return true;
 }
 
+const struct replay_place *replay_piece_find(const struct persist_replay *replay, gaddr address,
+                                             const struct format_piece *piece)
+{
+    const uint64_t key[2] = {address, piece->hash};
+    const struct replay_block *block = replay_block_find(replay, address);
+    if (block && block->hash == piece->hash && block->place.length == piece->length)
+        return &block->place;
+    const struct replay_piece *brought = places_find(&replay->brought, key);
+    return brought && brought->place.length == piece->length ? &brought->place : NULL;
+}
+
+bool replay_piece_add(struct persist_replay *replay, const struct replay_block *block)
+{
+    const uint64_t key[2] = {block->address, block->hash};
+    replay->brought.key_bytes = sizeof key;
+    replay->brought.item_bytes = sizeof(struct replay_piece);
+    struct replay_piece *piece = places_put(&replay->brought, key);
+    if (piece)
+        piece->place = block->place;
+    return piece;
+}
+
 void replay_blocks_free(struct persist_replay *replay)
 {
     free(replay->blocks);
+    places_clear(&replay->brought);
 }
 
 /* ---- reading ---- */

@@ -19,14 +19,18 @@
 /* A journal that is shorter is no reason for a checkpoint. */
 #define LEAST_BYTES (UINT64_C(64) << 20)
 
+_Static_assert(WIRE_CLUSTER_NODES_MAX <= MANIFEST_JOINS_MAX, "any number can be noted");
+
 struct persist_saving {
     struct persist_saving_parts parts;
+    uint64_t token;           /* of the directory; never changes */
     struct manifest manifest; /* owned: the one that counts */
     struct manifest next;     /* owned: what is under way, or prepared (then its serial is not 0) */
     struct disk_file *file;   /* owned: the part that is written */
     uint32_t part, check;     /* of it */
     uint64_t written, synced;
     bool whole;      /* the table is there */
+    bool doubtful;   /* the disk may have the manifest of a change that failed */
     uint8_t *buffer; /* owned: MEMORY_BLOCK_MAX, while parts are written */
 
     struct spinlock lock; /* guards what follows */
@@ -39,6 +43,11 @@ struct persist_saving {
     uint64_t number, committed, saved_ms, journal_bytes, checkpoint_bytes;
     struct persist_drain_mark *marks; /* owned */
     uint32_t mark_count;
+    bool growing;                        /* the manifest is to say `wanted` */
+    struct wire_journals_request wanted; /* of one that joins */
+    int grown;                           /* what came of the last such change */
+    uint32_t nodes;                      /* what the manifest says, as do the joins */
+    struct manifest_join joins[MANIFEST_JOINS_MAX];
 };
 
 /* ---- sizes ---- */
@@ -135,6 +144,14 @@ static void clear(struct persist_saving *saving)
     saving->whole = false;
 }
 
+/* What a manifest says of the memory nodes that there are. */
+static void members_copy(struct manifest *to, const struct manifest *from)
+{
+    to->token = from->token;
+    to->nodes = from->nodes;
+    memcpy(to->joins, from->joins, sizeof to->joins);
+}
+
 static int begin(struct persist_saving *saving, const struct memory_save_request *request, bool safe,
                  struct error *error)
 {
@@ -152,15 +169,15 @@ static int begin(struct persist_saving *saving, const struct memory_save_request
         return status;
     }
     assert(journal_safe(saving->parts.journal) == journal_end(saving->parts.journal));
-    saving->next = (struct manifest){.cluster = saving->manifest.cluster,
-                                     .node = saving->manifest.node,
-                                     .nodes = saving->manifest.nodes,
-                                     .checkpoint = request->number,
-                                     .position = journal_end(saving->parts.journal)};
+    saving->next = (struct manifest){
+        .cluster = saving->manifest.cluster, .node = saving->manifest.node, .checkpoint = request->number};
+    members_copy(&saving->next, &saving->manifest);
     saving->buffer = buffer;
     saving->whole = false;
-    /* What the journal has before this position will go: pieces are copied again behind it. */
-    persist_drain_forget(saving->parts.drain);
+    /* What the journal has before this position will go, but for pieces of which the entry is still to come:
+     * others are copied again behind it. */
+    saving->next.position = persist_drain_forget(saving->parts.drain, journal_end(saving->parts.journal));
+    assert(saving->next.position >= saving->manifest.position);
     spinlock_lock(&saving->lock);
     free(saving->marks);
     saving->marks = marks;
@@ -275,6 +292,10 @@ static int act(struct persist_saving *saving, const struct memory_save_request *
     case MEMORY_SAVE_END:
         return end_part(saving, request, error);
     case MEMORY_SAVE_PREPARE:
+        /* It would follow a manifest that may not be the one on the disk, and so be taken for an old one. */
+        if (saving->doubtful)
+            return error_set(error, BANYAN_EUNKNOWN,
+                             "a change of the manifest failed: start this memory node again");
         return manifest_prepare(saving->parts.disk, &saving->manifest, &saving->next, error);
     case MEMORY_SAVE_COMMIT:
         return commit(saving, error);
@@ -293,11 +314,15 @@ static uint32_t state_of(const struct persist_saving *saving)
     return saving->whole ? MEMORY_SAVE_WRITTEN : MEMORY_SAVE_OPEN;
 }
 
-static void publish(struct persist_saving *saving, uint32_t action, int status)
+/* What calls see now. `dropped`: a drop was made; until here others may not take the place of its holder,
+ * since they would still see the dropped one's state. One that was asked for meanwhile stays to be made. */
+static void publish(struct persist_saving *saving, uint32_t action, int status, bool dropped)
 {
     const uint64_t length = journal_bytes(saving), bytes = manifest_bytes(&saving->manifest);
     spinlock_lock(&saving->lock);
     saving->busy = false;
+    if (dropped)
+        saving->drop = false;
     saving->status = status;
     saving->state = state_of(saving);
     saving->number = saving->next.checkpoint;
@@ -311,14 +336,64 @@ static void publish(struct persist_saving *saving, uint32_t action, int status)
     spinlock_unlock(&saving->lock);
 }
 
+/* Who takes part in a checkpoint that is under way stays as it is. One that is prepared follows the present
+ * manifest, and may count elsewhere: so that one stays until it counts here, or is dropped. */
+static int grow(struct persist_saving *saving, const struct wire_journals_request *wanted,
+                struct error *error)
+{
+    struct manifest next = saving->manifest; /* and its parts, which it shares */
+    if (saving->next.serial)
+        return error_set(error, BANYAN_EBUSY, "checkpoint %" PRIu64 " is prepared, and does not count yet",
+                         saving->next.checkpoint);
+    next.nodes = wanted->nodes > next.nodes ? wanted->nodes : next.nodes;
+    int status = manifest_join_note(&next, wanted->nodes - 1, wanted->token, wanted->joined);
+    if (status)
+        return error_set(error, status, "another one has joined as number %" PRIu32, wanted->nodes - 1);
+    status = manifest_replace(saving->parts.disk, &saving->manifest, &next, error);
+    if (status) {
+        saving->doubtful |= status != BANYAN_ENOSPC && status != BANYAN_ENOMEM; /* those come before it is */
+        return status;
+    }
+    saving->manifest = next;
+    members_copy(&saving->next, &next);
+    saving->doubtful = false;
+    return 0;
+}
+
+/* For calls; the lock is held, or there is no other thread yet. */
+static void members_publish(struct persist_saving *saving)
+{
+    saving->nodes = saving->manifest.nodes;
+    memcpy(saving->joins, saving->manifest.joins, sizeof saving->joins);
+}
+
+static void grow_step(struct persist_saving *saving)
+{
+    struct error error = {0};
+    spinlock_lock(&saving->lock);
+    const bool growing = saving->growing;
+    const struct wire_journals_request wanted = saving->wanted;
+    spinlock_unlock(&saving->lock);
+    if (!growing)
+        return;
+    const int status = grow(saving, &wanted, &error);
+    if (status)
+        log_warning("memory node: that another memory node joins is not noted: %s", error.text);
+    spinlock_lock(&saving->lock);
+    saving->growing = false;
+    saving->grown = status;
+    members_publish(saving);
+    spinlock_unlock(&saving->lock);
+}
+
 void persist_saving_step(struct persist_saving *saving, bool safe)
 {
     struct memory_save_request request;
     struct error error = {0};
+    grow_step(saving);
     spinlock_lock(&saving->lock);
     const bool busy = saving->busy, dropped = saving->drop;
     request = saving->request;
-    saving->drop = false;
     spinlock_unlock(&saving->lock);
     int status = 0;
     if (busy) {
@@ -332,7 +407,7 @@ void persist_saving_step(struct persist_saving *saving, bool safe)
     if (dropped && !saving->next.serial)
         clear(saving);
     if (busy || dropped)
-        publish(saving, request.action, status);
+        publish(saving, request.action, status, dropped);
 }
 
 /* ---- calls ---- */
@@ -429,6 +504,35 @@ void persist_saving_fenced(struct persist_saving *saving, uint16_t compute_id)
     spinlock_unlock(&saving->lock);
 }
 
+/* Whether the manifest says what is asked for; the lock is held. */
+static bool stands(const struct persist_saving *saving, const struct wire_journals_request *request)
+{
+    return saving->nodes >= request->nodes &&
+           manifest_join_stands(&saving->joins[request->nodes - 1], request->token, request->joined);
+}
+
+int persist_saving_join(struct persist_saving *saving, const struct wire_journals_request *request,
+                        struct wire_journals_reply *reply, bool *wake)
+{
+    int status = 0;
+    *wake = false;
+    spinlock_lock(&saving->lock);
+    const bool there = request->nodes && stands(saving, request);
+    if (request->nodes && !there && saving->joins[request->nodes - 1].state == MANIFEST_JOIN_DONE)
+        status = BANYAN_EEXIST;
+    else if (request->nodes && !there && !request->look && !saving->growing) {
+        saving->growing = *wake = true;
+        saving->wanted = *request;
+    }
+    *reply = (struct wire_journals_reply){.nodes = saving->nodes,
+                                          .busy = saving->growing,
+                                          .status = saving->grown,
+                                          .stands = there,
+                                          .token = saving->token};
+    spinlock_unlock(&saving->lock);
+    return status;
+}
+
 size_t persist_saving_reply_bytes(const struct memory_save_reply *reply)
 {
     return offsetof(struct memory_save_reply, marks) + reply->count * sizeof reply->marks[0];
@@ -447,7 +551,9 @@ int persist_saving_create(struct persist_saving **saving, const struct persist_s
     made->manifest = *manifest;
     made->next = *prepared;
     *manifest = *prepared = (struct manifest){0};
-    publish(made, MEMORY_SAVE_LOOK, 0);
+    made->token = made->manifest.token;
+    members_publish(made);
+    publish(made, MEMORY_SAVE_LOOK, 0, false);
     return 0;
 }
 

@@ -12,6 +12,7 @@
 
 #include "disk/journal.h"
 #include "disk/manifest.h"
+#include "fabric/wire.h"
 #include "memory/memory.h"
 #include "memory/request.h"
 #include "persist/drain.h"
@@ -39,6 +40,10 @@ int persist_saving_call(struct persist_saving *saving, uint16_t compute_id,
                         bool *wake);
 /* Any thread: the compute node was fenced. What it had begun and not prepared is dropped. */
 void persist_saving_fenced(struct persist_saving *saving, uint16_t compute_id);
+/* Any thread: what the manifest is to say of a memory node that joins. *wake: as above. BANYAN_EEXIST: it
+ * says already that another one has joined under that number. */
+int persist_saving_join(struct persist_saving *saving, const struct wire_journals_request *request,
+                        struct wire_journals_reply *reply, bool *wake);
 /* Any thread: how many of the reply's bytes are sent. */
 size_t persist_saving_reply_bytes(const struct memory_save_reply *reply);
 

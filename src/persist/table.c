@@ -15,6 +15,7 @@
 #define PART_BYTES   32u
 #define FLOOR_BYTES  24u
 #define INDEX_BYTES  4u
+#define NODES_BYTES  16u
 #define CHECK_BYTES  4u
 #define ROOM_FIRST   16u
 
@@ -84,7 +85,7 @@ void persist_table_sort(struct persist_table *table)
 
 static size_t encoded_bytes(const struct persist_table *table)
 {
-    size_t bytes = HEADER_BYTES + (size_t)table->part_count * PART_BYTES + CHECK_BYTES;
+    size_t bytes = HEADER_BYTES + (size_t)table->part_count * PART_BYTES + NODES_BYTES + CHECK_BYTES;
     for (uint32_t i = 0; i < table->floor_count; i++)
         bytes += FLOOR_BYTES + table->floors[i].lower_length;
     for (uint32_t i = 0; i < table->index_count; i++)
@@ -137,6 +138,13 @@ static uint8_t *put_index(uint8_t *to, const struct persist_table_index *index)
     return put(to, index->name, strlen(index->name));
 }
 
+static uint8_t *put_nodes(uint8_t *to, const struct persist_table *table)
+{
+    const uint16_t shorts[] = {table->nodes, 0, 0, 0};
+    to = put(to, shorts, sizeof shorts);
+    return put(to, &table->took, sizeof table->took);
+}
+
 int persist_table_encode(const struct persist_table *table, uint8_t **bytes, size_t *length,
                          struct error *error)
 {
@@ -151,6 +159,7 @@ int persist_table_encode(const struct persist_table *table, uint8_t **bytes, siz
         at = put_floor(at, &table->floors[i]);
     for (uint32_t i = 0; i < table->index_count; i++)
         at = put_index(at, &table->indexes[i]);
+    at = put_nodes(at, table);
     const uint32_t check = crc32c(0, *bytes, *length - CHECK_BYTES);
     put(at, &check, sizeof check);
     return 0;
@@ -184,7 +193,7 @@ static const char *header_judge(const uint8_t *bytes, size_t length, uint32_t co
     memcpy(&check, bytes + HEADER_CHECK, sizeof check);
     if (check != crc32c(0, bytes, HEADER_CHECK))
         return "has a damaged header";
-    if (*version != PERSIST_TABLE_VERSION)
+    if (*version == 0 || *version > PERSIST_TABLE_VERSION)
         return NULL;
     memcpy(&check, bytes + length - CHECK_BYTES, sizeof check);
     if (all != length || check != crc32c(0, bytes, length - CHECK_BYTES))
@@ -244,7 +253,19 @@ static bool index_take(struct persist_table *table, struct reader *reader)
     return take(reader, index->name, shorts[1]) && !memchr(index->name, 0, shorts[1]);
 }
 
-static bool body_take(struct persist_table *table, struct reader *reader, const uint32_t counts[3])
+/* Bits of memory nodes that there are not say nothing. */
+static bool nodes_take(struct persist_table *table, struct reader *reader)
+{
+    uint16_t shorts[4];
+    if (!take(reader, shorts, sizeof shorts) || !take(reader, &table->took, sizeof table->took))
+        return false;
+    table->nodes = shorts[0];
+    const uint64_t all = table->nodes < PERSIST_TABLE_NODES ? (UINT64_C(1) << table->nodes) - 1 : UINT64_MAX;
+    return !(table->took & ~all);
+}
+
+static bool body_take(struct persist_table *table, struct reader *reader, const uint32_t counts[3],
+                      uint32_t version)
 {
     bool right = true;
     for (uint32_t i = 0; i < counts[0] && right; i++)
@@ -253,6 +274,8 @@ static bool body_take(struct persist_table *table, struct reader *reader, const 
         right = floor_take(table, reader);
     for (uint32_t i = 0; i < counts[2] && right; i++)
         right = index_take(table, reader);
+    if (right && version > 1)
+        right = nodes_take(table, reader);
     return right && reader->at == reader->end;
 }
 
@@ -262,20 +285,30 @@ int persist_table_decode(struct persist_table *table, const uint8_t *bytes, size
     uint32_t counts[3] = {0}, version = 0;
     const char *wrong = header_judge(bytes, length, counts, &version);
     *table = (struct persist_table){0};
-    if (!wrong && version != PERSIST_TABLE_VERSION)
+    if (!wrong && (version == 0 || version > PERSIST_TABLE_VERSION))
         return error_set(error, BANYAN_EVERSION, "%s has version %" PRIu32 ", this program knows %u", where,
                          version, PERSIST_TABLE_VERSION);
     if (wrong)
         return error_set(error, BANYAN_ECORRUPT, "%s %s", where, wrong);
     struct reader reader = {bytes + HEADER_BYTES, bytes + length - CHECK_BYTES};
     memcpy(&table->number, bytes + 16, sizeof table->number);
-    if (body_take(table, &reader, counts))
+    if (body_take(table, &reader, counts, version))
         return 0;
     persist_table_free(table);
     return error_set(error, BANYAN_ECORRUPT, "%s contradicts itself", where);
 }
 
 /* ---- asking ---- */
+
+bool persist_table_left(const struct persist_table *table, uint32_t node)
+{
+    return node < table->nodes && node < PERSIST_TABLE_NODES && !(table->took >> node & 1);
+}
+
+bool persist_table_unaware(const struct persist_table *table, uint32_t node)
+{
+    return table->nodes && node >= table->nodes;
+}
 
 bool persist_table_covers(const struct persist_table *table, uint16_t index, struct format_key key,
                           uint64_t epoch, uint64_t sequence)

@@ -4,7 +4,7 @@
  * a copy. Pure; the bytes that are decoded may be anything. All numbers are little-endian.
  *
  *   header  0  8  "BNYNSAVE"
- *           8  4  version: 1
+ *           8  4  version: 2
  *          12  4  bytes of the whole
  *          16  8  the checkpoint's number
  *          24  4  parts,  28  4  floors,  32  4  indexes
@@ -19,7 +19,11 @@
  *           8  8  epoch,  16  8  sequence
  *          24     the lower bound
  *   index   0  2  its number,  2  2  bytes of its name,  4  the name
+ *   nodes   0  2  how many memory nodes the cluster has had, as far as its maker knew,  2  6  0
+ *           8  8  a bit for each of the first 64 that took part: the others had left
  *   end     0  4  CRC32C of all bytes before
+ *
+ * Version 1 has no `nodes`: all took part.
  *
  * Parts of an index stand one behind the other, in key order. Floors ascend by index and bound; one counts
  * from its bound on, to the next one of the index.
@@ -33,7 +37,8 @@
 #include "base/error.h"
 #include "format/key.h"
 
-#define PERSIST_TABLE_VERSION 1u
+#define PERSIST_TABLE_VERSION 2u
+#define PERSIST_TABLE_NODES   64u
 #define PERSIST_TABLE_NONE    UINT16_MAX /* no memory node */
 #define PERSIST_NAME_MAX      255u
 #define PERSIST_TABLE_MOST    (UINT32_C(64) << 20) /* bytes */
@@ -57,6 +62,8 @@ struct persist_table_index {
 };
 struct persist_table {
     uint64_t number;
+    uint16_t nodes; /* 0: it is not said who took part */
+    uint64_t took;  /* bits */
     uint32_t part_count, floor_count, index_count;
     uint32_t part_room, floor_room, index_room;
     struct persist_table_part *parts; /* owned, as the others */
@@ -77,6 +84,12 @@ int persist_table_encode(const struct persist_table *table, uint8_t **bytes, siz
 /* `where` is for messages. BANYAN_ECORRUPT, BANYAN_EVERSION, BANYAN_ENOMEM. */
 int persist_table_decode(struct persist_table *table, const uint8_t *bytes, size_t length, const char *where,
                          struct error *error);
+/* Whether the memory node is known to have left before the checkpoint was made. The entries of its journal
+ * were merged by then: they are in the checkpoint, or older than it. */
+bool persist_table_left(const struct persist_table *table, uint32_t node);
+/* Whether the checkpoint was made by a compute node that had not heard of the memory node, which joined
+ * meanwhile or later. The entries of its journal count like others. */
+bool persist_table_unaware(const struct persist_table *table, uint32_t node);
 /* Whether the checkpoint makes such an entry unneeded. */
 bool persist_table_covers(const struct persist_table *table, uint16_t index, struct format_key key,
                           uint64_t epoch, uint64_t sequence);

@@ -147,11 +147,17 @@ static int allocate_part(struct pool_session *session, uint16_t node, const stru
 
 /* ---- all memory nodes ---- */
 
+/* Whether anything new is to be put there. */
+static bool takes(const struct pool_worker *worker, uint16_t node)
+{
+    return fabric_membership(worker->pool->fabric, node) == FABRIC_MEMBER;
+}
+
 static uint16_t least_used(const struct pool_worker *worker)
 {
-    uint16_t least = 0;
+    uint16_t least = 0; /* the home node is always there */
     for (uint16_t node = 1; node < worker->memory_nodes; node++)
-        if (worker->allocated[node] < worker->allocated[least])
+        if (worker->allocated[node] < worker->allocated[least] && takes(worker, node))
             least = node;
     return least;
 }
@@ -166,6 +172,8 @@ static int try_nodes(struct pool_session *session, uint16_t preferred, const str
     *got = wish->bytes;
     for (uint16_t i = 0; i < worker->memory_nodes && status == BANYAN_ENOSPC; i++) {
         node = (uint16_t)((preferred + i) % worker->memory_nodes);
+        if (!takes(worker, node))
+            continue;
         status = part ? allocate_part(session, node, wish, block, got)
                       : allocate_whole(session, node, wish, block);
     }
@@ -226,7 +234,6 @@ static int allocate(struct pool_session *session, uint16_t preferred, const stru
     struct pool_worker *worker = session->worker;
     uint16_t least = least_used(worker);
     pool_lists_mind(worker);
-    worker->calls++;
     if (preferred >= worker->memory_nodes ||
         (!wish->beside && worker->allocated[preferred] > worker->allocated[least] + IMBALANCE_MAX))
         preferred = least;
@@ -249,10 +256,9 @@ static void release(struct pool_session *session, enum memory_purpose purpose, g
 {
     struct pool_worker *worker = session->worker;
     uint16_t node = gaddr_node(block);
-    if (node >= worker->memory_nodes)
+    if (!pool_knows(session, node))
         return; /* only a corrupt link names such a node: there is nothing to free */
     pool_lists_mind(worker);
-    worker->calls++;
     worker->allocated[node] -= worker->allocated[node] < bytes ? worker->allocated[node] : bytes;
     if (worker->emptying_count && pool_ranges_hold(worker->emptying, worker->emptying_count, block) &&
         pool_lists_leave(worker, node, purpose, bytes, block, session->cost))
@@ -322,11 +328,43 @@ int pool_block_allocate_part(struct pool_session *session, gaddr near, uint32_t 
     return allocate_data(session, near, false, bytes, least, block, got);
 }
 
+/* Past the worker's lists: one block of that memory node alone. */
+static int ask_for_staging(struct pool_session *session, uint16_t node, uint32_t bytes, gaddr *block)
+{
+    const struct memory_allocate_request request = {.kind = MEMORY_ALLOCATE,
+                                                    .block_bytes = memory_block_bytes(bytes),
+                                                    .want = 1,
+                                                    .purpose = MEMORY_FOR_STAGING};
+    struct memory_allocate_reply reply;
+    int status = ask(session, node, &request, &reply);
+    if (status)
+        return pool_node_failed(session, status, node, "allocating a block for a while");
+    *block = reply.blocks[0];
+    session->worker->allocated[node] += request.block_bytes;
+    return 0;
+}
+
+int pool_block_allocate_staging(struct pool_session *session, uint16_t node, uint32_t bytes, gaddr *block)
+{
+    int status = pool_block_allocate_beside(session, gaddr_make(node, MEMORY_BLOCK_MIN), bytes, block);
+    if (!status && gaddr_node(*block) == node)
+        return 0;
+    if (!status)
+        pool_block_release(session, *block, bytes);
+    return !status || status == BANYAN_ENOSPC ? ask_for_staging(session, node, bytes, block) : status;
+}
+
 void pool_block_release(struct pool_session *session, gaddr block, uint32_t bytes)
 {
     uint32_t block_bytes = memory_block_bytes(bytes);
     if (block && block_bytes)
         release(session, MEMORY_FOR_DATA, block, block_bytes);
+}
+
+void pool_worker_weigh(struct pool_worker *worker, uint16_t node, uint64_t bytes)
+{
+    if (node < worker->memory_nodes)
+        worker->allocated[node] = bytes;
 }
 
 /* ---- memory nodes that are emptied ---- */
@@ -339,6 +377,19 @@ int pool_node_status(struct pool_session *session, uint16_t node, struct memory_
     if (!failed && length < sizeof *status)
         failed = BANYAN_ENET;
     return failed ? pool_node_failed(session, failed, node, "asking for its status") : 0;
+}
+
+int pool_node_heat(struct pool_session *session, uint16_t node, uint64_t from, struct memory_heat_reply *heat)
+{
+    const struct memory_heat_request request = {.kind = MEMORY_HEAT, .from = from};
+    size_t length;
+    int status = pool_call(session, node, &request, sizeof request, heat, sizeof *heat, &length);
+    const size_t fixed = offsetof(struct memory_heat_reply, places);
+    /* Samples of before would be asked for without end. */
+    if (!status && (length < fixed || heat->count > MEMORY_HEAT_MOST || heat->first < from ||
+                    length < fixed + heat->count * sizeof heat->places[0]))
+        status = BANYAN_ENET;
+    return status ? pool_node_failed(session, status, node, "asking what its commands work on") : 0;
 }
 
 int pool_node_drain(struct pool_session *session, uint16_t node, bool on)

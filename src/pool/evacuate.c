@@ -122,6 +122,8 @@ int pool_evacuation_begin(struct pool_session *session, struct pool_evacuation *
     evacuation->memory_nodes = session->memory_nodes;
     int first = 0, answers = 0;
     for (uint16_t node = 0; node < session->memory_nodes; node++) {
+        if (!fabric_membership(session->fabric, node))
+            continue;
         int status = part_ask(session, node, MEMORY_EVACUATE_BEGIN, &evacuation->parts[node]);
         first = first ? first : status;
         answers += !status || status == BANYAN_EBUSY;

@@ -5,8 +5,9 @@
  * A memory node says in its replies how much of its space a compute node may keep (memory/allocate.c): a
  * 256th of the pool or less, nothing when it is nearly full. The workers of the process share it. What is
  * more goes back in batches of all sizes, one RPC for MEMORY_BATCH_MAX blocks. Everything goes back when a
- * worker of the process finds no space (pool_lists_mind_shorts), and when the worker has had nothing to do
- * for a while (pool_worker_idle).
+ * worker of the process finds no space (pool_lists_mind_shorts); what is held of one memory node when the
+ * worker has taken none of it for a while (pool_worker_idle), so that a memory node can be emptied beside
+ * workers that are busy with others.
  *
  * On the worker's thread; other tasks of the worker run while a call is under way.
  */
@@ -23,7 +24,8 @@
 #define KEEP_FIRST (UINT64_C(256) << 10)
 /* After a failure so many more bytes are held back before the memory node is asked again. */
 #define RETRY_BYTES (64u << 10)
-/* Calls of pool_worker_idle without work until everything goes back. */
+/* Calls of pool_worker_idle until what is held of a memory node goes back, of which nothing was taken since.
+ */
 #define IDLE_CALLS 2u
 
 uint32_t pool_batch_max(uint32_t block_bytes)
@@ -36,13 +38,13 @@ uint32_t pool_batch_max(uint32_t block_bytes)
 
 int pool_arenas_create(struct pool_worker *worker)
 {
-    worker->arenas = calloc((size_t)worker->memory_nodes * POOL_ARENAS, sizeof *worker->arenas);
-    worker->kept = calloc(worker->memory_nodes, sizeof *worker->kept);
-    worker->tags = calloc(worker->memory_nodes, sizeof *worker->tags);
-    worker->allocated = calloc(worker->memory_nodes, sizeof *worker->allocated);
+    worker->arenas = calloc((size_t)worker->most * POOL_ARENAS, sizeof *worker->arenas);
+    worker->kept = calloc(worker->most, sizeof *worker->kept);
+    worker->tags = calloc(worker->most, sizeof *worker->tags);
+    worker->allocated = calloc(worker->most, sizeof *worker->allocated);
     if (!worker->arenas || !worker->kept || !worker->tags || !worker->allocated)
         return BANYAN_ENOMEM;
-    for (uint16_t node = 0; node < worker->memory_nodes; node++)
+    for (uint16_t node = 0; node < worker->most; node++)
         worker->kept[node].keep = KEEP_FIRST;
     return 0;
 }
@@ -102,6 +104,7 @@ gaddr pool_arena_pop(struct pool_worker *worker, uint16_t node, uint32_t block_b
 {
     assert(arena->count > 0);
     count_held(worker, node, 0, block_bytes);
+    worker->kept[node].taken++;
     return arena->free[--arena->count];
 }
 
@@ -273,6 +276,15 @@ bool pool_lists_return(struct pool_worker *worker, uint16_t node, bool all, stru
     return good;
 }
 
+void pool_worker_leave(struct pool_worker *worker, uint16_t node)
+{
+    if (node >= worker->memory_nodes)
+        return;
+    worker->kept[node].keep = 0;
+    if (worker->kept[node].bytes)
+        pool_lists_return(worker, node, true, NULL);
+}
+
 void pool_worker_return(struct pool_worker *worker)
 {
     for (uint16_t node = 0; node < worker->memory_nodes; node++)
@@ -282,6 +294,7 @@ void pool_worker_return(struct pool_worker *worker)
 
 void pool_lists_mind(struct pool_worker *worker)
 {
+    pool_worker_count(worker);
     /* relaxed, both: hints; a worker that sees them late returns its blocks late */
     uint32_t shorts = atomic_load_relaxed(&worker->pool->shorts);
     uint32_t version = atomic_load_relaxed(&worker->pool->emptying_version);
@@ -300,12 +313,15 @@ void pool_lists_mind(struct pool_worker *worker)
 void pool_worker_idle(struct pool_worker *worker)
 {
     pool_lists_mind(worker);
-    worker->idle = worker->calls == worker->calls_seen ? worker->idle + 1 : 0;
-    worker->calls_seen = worker->calls;
-    if (worker->held && worker->idle >= IDLE_CALLS)
-        pool_worker_return(worker);
-    for (uint16_t node = 0; node < worker->memory_nodes; node++)
-        leaving_send(worker, node, NULL);
+    for (uint16_t node = 0; node < worker->memory_nodes; node++) {
+        struct pool_kept *kept = &worker->kept[node];
+        kept->idle = kept->taken == kept->taken_seen ? kept->idle + 1 : 0;
+        kept->taken_seen = kept->taken;
+        if (kept->bytes && kept->idle >= IDLE_CALLS)
+            pool_lists_return(worker, node, true, NULL);
+        else
+            leaving_send(worker, node, NULL);
+    }
 }
 
 void pool_worker_each_free(struct pool_worker *worker, void (*visit)(void *, gaddr, uint32_t), void *context)

@@ -130,6 +130,12 @@ static int ask(struct pool_session *session, uint16_t node, struct memory_log_re
     return !status && reply->refusal != MEMORY_LOG_GRANTED ? refused(session, node, reply) : status;
 }
 
+/* A number that is of no memory node (any more) has no logs. */
+static bool is_member(const struct pool_session *session, uint16_t node)
+{
+    return fabric_membership(session->fabric, node) != FABRIC_NO_MEMBER;
+}
+
 int pool_log_open(struct pool_session *session, uint16_t node, struct pool_log *log)
 {
     struct memory_log_request request = {.kind = MEMORY_LOG_OPEN};
@@ -178,6 +184,8 @@ int pool_log_release(struct pool_session *session, uint16_t node, struct fabric_
         .kind = MEMORY_LOG_RELEASE,
         .process = {.instance = process.instance, .compute_id = process.compute_id}};
     struct memory_log_reply reply;
+    if (!is_member(session, node))
+        return BANYAN_OK;
     int status = persist_first(session, node);
     if (!status)
         status = change(session, node, &request, &reply);
@@ -193,6 +201,10 @@ int pool_log_list(struct pool_session *session, uint16_t node, struct fabric_pro
         .after = after,
         .process = {.instance = process.instance, .compute_id = process.compute_id}};
     size_t length = 0;
+    if (!is_member(session, node)) {
+        *page = (struct memory_log_segments){0};
+        return BANYAN_ENOTFOUND;
+    }
     int status = pool_call(session, node, &request, sizeof request, page, sizeof *page, &length);
     if (!status && !segments_good(node, after, page, length))
         status = nonsense(session, node);
@@ -219,6 +231,9 @@ int pool_log_processes(struct pool_session *session, uint16_t node, uint64_t aft
     const struct memory_log_request request = {
         .kind = MEMORY_LOG_PROCESSES, .instance = fabric_self(session->fabric).instance, .after = after};
     size_t length = 0;
+    page->count = 0;
+    if (!is_member(session, node))
+        return BANYAN_OK;
     int status = pool_call(session, node, &request, sizeof request, page, sizeof *page, &length);
     if (!status && !processes_good(node, after, page, length))
         status = nonsense(session, node);

@@ -47,9 +47,12 @@ void pool_worker_abandon(struct pool_worker *worker);
 /* Returns the free blocks that this worker holds back to their memory nodes, by RPCs: from a task. */
 void pool_worker_return(struct pool_worker *worker);
 /* For a thread that lives long to call about once a second, from a task: returns them if another worker of
- * the process finds no space, or if this one has not taken or released a block for two calls. Costs nearly
- * nothing else. */
+ * the process finds no space, and those of a memory node of which this one has taken none for two calls.
+ * Costs nearly nothing else. */
 void pool_worker_idle(struct pool_worker *worker);
+/* For a worker that evens memory nodes out: as if it had taken so many bytes of this one, so that what it
+ * allocates without a wish of its own goes where the least is in use. */
+void pool_worker_weigh(struct pool_worker *worker, uint16_t node, uint64_t bytes);
 /* Calls visit for the free blocks that this worker holds back. */
 void pool_worker_each_free(struct pool_worker *worker,
                            void (*visit)(void *context, gaddr block, uint32_t block_bytes), void *context);
@@ -69,10 +72,15 @@ struct pool_session {
     struct fabric_cost
         *cost;          /* everything that this session does is added to it; the owner's, NULL: not counted */
     struct error error; /* the last one */
+    uint16_t away; /* of the last error: BANYAN_ECORRUPT because a list was for this memory node, which was
+                      removed; POOL_ANY_NODE: not so */
 };
 
 /* Allocates nothing; a session needs no end. */
 void pool_session_init(struct pool_session *session, struct pool_worker *worker, struct fabric_cost *cost);
+/* Whether a link may name the memory node. One that has joined a moment ago, of which this process has not
+ * heard, is learned of first, which waits for the home node. */
+bool pool_knows(struct pool_session *session, uint16_t node);
 /* An operation begins: what it posts belongs to the incarnation that the fabric has now (fabric.h). */
 void pool_session_begin(struct pool_session *session);
 /*
@@ -154,9 +162,17 @@ static inline bool pool_on_disk(const struct pool_session *session, uint16_t nod
 /* What the memory node says of itself. One RPC. */
 struct memory_status_reply;
 int pool_node_status(struct pool_session *session, uint16_t node, struct memory_status_reply *status);
+/* Which addresses its commands have worked on, from that number of theirs on (memory/heat.h). One RPC.
+ * BANYAN_EINVAL, BANYAN_ENOTSUP: it is of a release that does not know. */
+struct memory_heat_reply;
+int pool_node_heat(struct pool_session *session, uint16_t node, uint64_t from,
+                   struct memory_heat_reply *heat);
 /* From now on the memory node hands out no blocks (memory/request.h, DRAIN), or does so again; what this
  * worker holds back of it goes back. One RPC. */
 int pool_node_drain(struct pool_session *session, uint16_t node, bool on);
+/* Nodes are leaving the memory node: what this worker holds back of it goes back now, and what it frees there
+ * later at once, until the memory node says how much may be kept. One RPC, if it holds any. */
+void pool_worker_leave(struct pool_worker *worker, uint16_t node);
 /* A block for a node of the tree, at a multiple of 64 bytes: of `block_bytes` (one of the sizes of
  * memory_block_bytes; all powers of two are), on `preferred` unless that one has given much more than the
  * others, or is full. One RPC in MEMORY_BATCH_MAX calls, or fewer for large blocks. BANYAN_ENOSPC: then this
@@ -178,6 +194,10 @@ int pool_block_allocate_beside(struct pool_session *session, gaddr near, uint32_
  * block of `least` bytes. BANYAN_EINVAL as above, or if `least` is 0 or more than `bytes`. */
 int pool_block_allocate_part(struct pool_session *session, gaddr near, uint32_t bytes, uint32_t least,
                              gaddr *block, uint32_t *got);
+/* A block of that memory node and no other's, which is given back (pool_block_release) as soon as the memory
+ * node has taken what is written there: one that is being emptied hands it out too. One RPC more where
+ * pool_block_allocate_beside finds none there. */
+int pool_block_allocate_staging(struct pool_session *session, uint16_t node, uint32_t bytes, gaddr *block);
 /* `bytes` as when it was allocated. GADDR_NULL is ignored. */
 void pool_block_release(struct pool_session *session, gaddr block, uint32_t bytes);
 /* A tag never used before on that memory node (until 2^32 have been): one FAA in 1,024 tags. */

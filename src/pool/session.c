@@ -17,12 +17,26 @@ void pool_session_init(struct pool_session *session, struct pool_worker *worker,
                                      .epoch = worker->epoch,
                                      .memory_nodes = worker->memory_nodes,
                                      .combine = (uint8_t)worker->pool->combine,
-                                     .cost = cost};
+                                     .cost = cost,
+                                     .away = POOL_ANY_NODE};
 }
 
 void pool_session_begin(struct pool_session *session)
 {
+    pool_worker_count(session->worker);
+    session->memory_nodes = session->worker->memory_nodes;
     session->incarnation = session->pinned ? session->pinned : fabric_incarnation(session->fabric);
+}
+
+bool pool_knows(struct pool_session *session, uint16_t node)
+{
+    if (__builtin_expect(fabric_membership(session->fabric, node) != FABRIC_NO_MEMBER, 1))
+        return true;
+    if (!fabric_learn(session->fabric, node))
+        return false;
+    pool_worker_count(session->worker);
+    session->memory_nodes = session->worker->memory_nodes;
+    return true;
 }
 
 bool pool_session_again(struct pool_session *session, int *status)
@@ -45,6 +59,7 @@ int pool_fail(struct pool_session *session, int code, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    session->away = POOL_ANY_NODE;
     return error_set(&session->error, code, "%s", text);
 }
 
@@ -82,9 +97,21 @@ int pool_list_failed(struct pool_session *session, int status, const struct fabr
     gaddr at = commands[0].address;
     if (commands[0].operation == FABRIC_CAS && count > 1)
         at = commands[1].address; /* the node, rather than its lock */
-    /* All addresses come from links: a link to an address that no memory node has is corrupt. */
-    if (status == BANYAN_EADDRESS || status == BANYAN_EINVAL)
-        return pool_corrupt(session, at, "a link leads outside of the pool");
+    /* All addresses come from links: a link to an address that no memory node has is corrupt, unless it is
+     * older than the removal of its memory node. */
+    if (status == BANYAN_EADDRESS || status == BANYAN_EINVAL) {
+        const bool member = fabric_membership(session->fabric, gaddr_node(at)) != FABRIC_NO_MEMBER;
+        if (!member && !fabric_refresh(session->fabric))
+            return pool_fail(session, BANYAN_ENET,
+                             "memory node %u may have joined, and the home node cannot be asked for it",
+                             gaddr_node(at));
+        const bool away = status == BANYAN_EINVAL && fabric_is_away(session->fabric, gaddr_node(at));
+        status = pool_corrupt(session, at,
+                              away ? "a link leads to a memory node that was removed"
+                                   : "a link leads outside of the pool");
+        session->away = away ? gaddr_node(at) : POOL_ANY_NODE;
+        return status;
+    }
     char what[GADDR_TEXT_BYTES + 16];
     snprintf(what, sizeof what, "commands at %s", gaddr_format(at, text));
     return pool_node_failed(session, status, gaddr_node(at), what);

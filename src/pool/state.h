@@ -44,6 +44,8 @@ struct pool_kept {
     uint64_t keep;                /* that the compute node may keep, as the memory node said last */
     struct pool_leaving *leaving; /* owned; NULL until used */
     uint64_t retry;               /* it could not be returned: not tried again until there are more bytes */
+    uint32_t taken, taken_seen;   /* blocks, and at the last pool_worker_idle */
+    uint32_t idle;                /* calls of pool_worker_idle since the last of them */
 };
 
 /* Tags that the worker has taken and not used yet, of one memory node. */
@@ -55,19 +57,26 @@ struct pool_worker {
     struct pool *pool;
     struct fabric_endpoint *endpoint;
     struct epoch_slot *epoch;
-    uint16_t memory_nodes;
-    struct pool_arena **arenas; /* [memory_nodes * POOL_ARENAS], NULL until used */
-    struct pool_kept *kept;     /* [memory_nodes] */
+    uint16_t memory_nodes;      /* as its last operation began (pool_worker_count) */
+    uint16_t most;              /* of them, while the fabric is open */
+    struct pool_arena **arenas; /* [most * POOL_ARENAS], NULL until used */
+    struct pool_kept *kept;     /* [most] */
     uint64_t held;              /* atomic, written by its thread alone: bytes held back in all */
     uint32_t shorts_seen;       /* of the pool's, when it last returned everything */
-    uint32_t calls, calls_seen; /* blocks taken and released, and at the last pool_worker_idle */
     uint32_t emptying_seen, emptying_count;
     struct memory_evacuate_range *emptying; /* the pool's, as the worker saw it last; owned */
-    unsigned idle;                          /* calls of pool_worker_idle since the last of them */
     struct pool_worker *next, *previous;    /* guarded by the pool's lock */
-    struct pool_tags *tags;                 /* [memory_nodes] */
-    uint64_t *allocated; /* [memory_nodes], bytes taken so far and not released: for balance */
+    struct pool_tags *tags;                 /* [most] */
+    uint64_t *allocated;                    /* [most], bytes taken so far and not released: for balance */
 };
+
+/* Memory nodes that have joined are the worker's from now on. Its thread; one load. */
+static inline void pool_worker_count(struct pool_worker *worker)
+{
+    const uint16_t now = fabric_memory_nodes(worker->pool->fabric);
+    if (__builtin_expect(now != worker->memory_nodes, 0))
+        worker->memory_nodes = now;
+}
 
 /* ---- lists.c ---- */
 

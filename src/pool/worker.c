@@ -69,7 +69,8 @@ int pool_worker_create(struct pool_worker **out, struct pool *pool, struct error
     if (!worker)
         return error_set(error, BANYAN_ENOMEM, "no memory for a worker");
     worker->pool = pool;
-    worker->memory_nodes = fabric_capabilities(pool->fabric)->memory_nodes;
+    worker->memory_nodes = fabric_memory_nodes(pool->fabric);
+    worker->most = fabric_memory_nodes_most(pool->fabric);
     int status = 0;
     worker->epoch = epoch_slot_acquire(pool->epochs);
     if (!worker->epoch || pool_arenas_create(worker)) {

@@ -179,6 +179,8 @@ static int watermarks_read(struct taking *taking)
     pool_session_begin(pool);
     for (uint16_t node = 0; node < pool->memory_nodes && !status; node++) {
         uint64_t after = 0;
+        if (!fabric_membership(pool->fabric, node))
+            continue;
         do {
             status = pool_log_processes(pool, node, after, page);
             for (uint32_t i = 0; i < page->count && !status; i++) {

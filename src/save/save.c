@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/task.h"
+#include "persist/checkpoint.h"
 #include "persist/table.h"
 #include "save/floors.h"
 #include "save/upload.h"
@@ -30,6 +31,7 @@ struct save {
     struct save_options options;
     struct save_node nodes[NODES_MAX];
     uint16_t count;
+    uint16_t known; /* memory nodes that the cluster has had, as far as this process knew at the beginning */
     uint64_t number;
     struct save_mark *marks; /* owned */
     uint32_t mark_count;
@@ -127,18 +129,22 @@ static void leave(struct save *save)
 
 static int resolve_one(struct save *save, uint64_t number)
 {
-    bool all = true;
+    struct persist_checkpoint_claim claims[NODES_MAX];
     for (uint16_t i = 0; i < save->count; i++) {
         const struct memory_save_reply *said = &save->nodes[i].said;
-        const bool prepared = said->state == MEMORY_SAVE_PREPARED && said->number == number;
-        all &= prepared || said->committed == number;
+        claims[i] = (struct persist_checkpoint_claim){
+            .there = true,
+            .node = save->nodes[i].node,
+            .committed = said->committed,
+            .prepared = said->state == MEMORY_SAVE_PREPARED ? said->number : 0};
     }
+    const bool counts = persist_checkpoint_counts(claims, save->count, number);
     log_info("checkpoint %" PRIu64 ", which another compute node has left, %s", number,
-             all ? "counts: all memory nodes have it" : "is dropped: not all memory nodes have it");
+             counts ? "counts: all memory nodes have it" : "is dropped: not all memory nodes have it");
     save->number = number;
     for (uint16_t i = 0; i < save->count; i++) {
         struct save_node *node = &save->nodes[i];
-        struct memory_save_request request = {.action = all ? MEMORY_SAVE_COMMIT : MEMORY_SAVE_DROP,
+        struct memory_save_request request = {.action = counts ? MEMORY_SAVE_COMMIT : MEMORY_SAVE_DROP,
                                               .number = number};
         if (node->said.state != MEMORY_SAVE_PREPARED || node->said.number != number)
             continue;
@@ -464,13 +470,35 @@ static int table_send(struct save *save)
     return status;
 }
 
+/* Which memory nodes take part: the members. Of the others some had left, and nothing of their journals is
+ * needed any more; but one that has joined and could not be connected to is no member here either, and may
+ * have a journal by then. So all that are listed must have been connected to, of the numbers that were known
+ * before the list was asked for. One that has joined since is not in the checkpoint, as one that joins later
+ * (persist_table_unaware). */
+static int members_find(struct save *save)
+{
+    struct pool_session *pool = save->pool;
+    save->known = pool->memory_nodes;
+    if (!fabric_refresh(pool->fabric))
+        return pool_fail(pool, BANYAN_ENET,
+                         "the list of memory nodes could not be had of the home node, or one of them could "
+                         "not be connected to");
+    for (uint16_t node = 0; node < save->known; node++)
+        if (fabric_membership(pool->fabric, node) && save->count++ < NODES_MAX)
+            save->nodes[save->count - 1] = (struct save_node){.node = node, .block = GADDR_NULL};
+    return save->count > NODES_MAX
+               ? pool_fail(pool, BANYAN_ENOTSUP, "a cluster of %u memory nodes; with disks at most %u",
+                           (unsigned)save->count, NODES_MAX)
+               : 0;
+}
+
 /* What the scan has seen of changes behind the positions is in the journals before the checkpoint counts. */
 static int persist_all(struct save *save)
 {
     uint16_t nodes[NODES_MAX];
     uint32_t at;
     for (uint16_t i = 0; i < save->count; i++)
-        nodes[i] = i;
+        nodes[i] = save->nodes[i].node;
     return pool_persist(save->pool, nodes, save->count, &at);
 }
 
@@ -514,6 +542,10 @@ static int make(struct save *save)
         status = status ? tree_failed(save, status) : 0;
     }
     save->table.number = save->number;
+    save->table.nodes = save->known;
+    for (uint16_t i = 0; i < save->count; i++)
+        if (save->nodes[i].node < PERSIST_TABLE_NODES)
+            save->table.took |= UINT64_C(1) << save->nodes[i].node;
     if (!status)
         status = save_upload_open(&save->upload, save->pool, save->number, save->options.wait_ns);
     if (!status)
@@ -547,13 +579,7 @@ int save_make(struct owner *owner, struct tree_session *session, const struct sa
     save->options = *options;
     save->options.wait_ns = options->wait_ns ? options->wait_ns : WAIT_NS;
     save->stats = stats;
-    save->count = save->pool->memory_nodes;
-    int status = save->count > NODES_MAX ? pool_fail(save->pool, BANYAN_ENOTSUP,
-                                                     "a cluster of %u memory nodes; with disks at most %u",
-                                                     (unsigned)save->count, NODES_MAX)
-                                         : 0;
-    for (uint16_t i = 0; i < save->count && i < NODES_MAX; i++)
-        save->nodes[i] = (struct save_node){.node = i, .block = GADDR_NULL};
+    int status = members_find(save);
     if (!status)
         status = take(save);
     if (!status)
@@ -578,6 +604,8 @@ int save_look(struct pool_session *session, struct save_look *look, struct error
     *look = (struct save_look){0};
     for (uint16_t i = 0; i < session->memory_nodes; i++) {
         struct save_node node = {.node = i};
+        if (!fabric_membership(session->fabric, i))
+            continue;
         struct memory_save_request request = {.action = MEMORY_SAVE_LOOK};
         int status = save_node_call(session, &node, &request);
         if (status)

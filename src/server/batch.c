@@ -13,15 +13,21 @@ static bool key_valid(const struct server_fiber *fiber, const struct resp_argume
 }
 
 /* What a request may be batched with: requests of the same kind. */
-static enum fiber_batch_kind batch_kind(const struct server_connection *connection,
-                                        const struct server_command *command, uint32_t count, bool refuses)
+static enum fiber_batch_kind batch_kind(struct server_fiber *fiber, struct server_request *request,
+                                        const struct resp_argument *arguments, uint64_t now)
 {
+    const struct server_connection *connection = request->connection;
+    const struct server_command *command = request->command;
+    const uint32_t count = request->count;
     if (!command || count > FIBER_BATCH_ARGS || !command_arity_allows(command->arity, count) ||
         connection->reply != CONNECTION_REPLY_ON || connection->skip || connection->multi ||
         !connection_authorized(connection))
         return FIBER_BATCH_NONE;
-    if (command->flags & SERVER_PUT)
-        return count == 3 && !refuses ? FIBER_BATCH_PUTS : FIBER_BATCH_NONE;
+    if (command->put)
+        return !fiber_refuses(fiber, command) &&
+                       command->put(arguments, count, fiber_wall_ms(fiber, now), &request->put)
+                   ? FIBER_BATCH_PUTS
+                   : FIBER_BATCH_NONE;
     if (!command->point || (command->run && count != 2)) /* with several keys it is not a point read */
         return FIBER_BATCH_NONE;
     return command->flags & SERVER_POINT_VALUE ? FIBER_BATCH_VALUES : FIBER_BATCH_LENGTHS;
@@ -38,7 +44,7 @@ static uint32_t batch_items(struct server_fiber *fiber, uint32_t count)
 {
     uint32_t items = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const struct resp_argument *key = &fiber->batch[i].arguments[1], *value = key + 1;
+        const struct resp_argument *key = &fiber->batch[i].arguments[1];
         if (!key_valid(fiber, key))
             continue;
         struct store_item *item = &fiber->items[items++];
@@ -48,8 +54,7 @@ static uint32_t batch_items(struct server_fiber *fiber, uint32_t count)
             item->context = &fiber->batch[i];
         }
         if (fiber->batch_kind == FIBER_BATCH_PUTS)
-            item->value =
-                (struct store_value){.bytes = (const uint8_t *)value->bytes, .length = value->length};
+            item->value = fiber->batch[i].put;
     }
     return items;
 }
@@ -64,11 +69,25 @@ static void batch_reply(struct server_call *call, enum fiber_batch_kind kind, co
         call->command->point(call, item->status ? NULL : &item->value);
 }
 
-/* This request and those after it will be parsed and run again. */
-static void batch_rewind(struct server_connection *connection, const struct server_request *request)
+/* These requests will be parsed and run again. False: the connection that the fiber runs is among theirs. */
+static bool batch_rewind(const struct server_fiber *fiber, const struct server_request *requests,
+                         uint32_t count)
 {
-    connection->input_start = request->start;
-    resp_parser_restart(&connection->parser);
+    const struct server_connection *before = NULL;
+    bool others = true;
+    for (uint32_t i = 0; i < count; i++) {
+        struct server_connection *connection = requests[i].connection;
+        if (connection == before)
+            continue;
+        before = connection;
+        connection->input_start = requests[i].start;
+        resp_parser_restart(&connection->parser);
+        /* The parser meets again what makes no sense behind them, or is not there yet. */
+        if (connection->sliced == RESP_MORE || connection->sliced == RESP_BROKEN)
+            connection->sliced = RESP_COMPLETE;
+        others = others && connection != fiber->connection;
+    }
+    return others;
 }
 
 /* Answers the requests of a batch that has been done. `each` is the time that one took. False: as
@@ -80,20 +99,28 @@ static bool batch_answer(struct server_fiber *fiber, uint32_t count, uint64_t no
         const struct server_request *request = &fiber->batch[i];
         bool valid = key_valid(fiber, &request->arguments[1]);
         if (valid && fiber->batch_kind != FIBER_BATCH_PUTS && item->status == BANYAN_ENOMEM &&
-            item != fiber->items) {
-            batch_rewind(fiber->connection, request);
-            return false;
-        }
+            item != fiber->items)
+            return batch_rewind(fiber, request, count - i);
         struct server_call call = fiber_call(fiber, request, request->arguments, now);
-        uint64_t errors = fiber_begin_reply(fiber);
+        uint64_t errors = fiber_begin_reply(request->connection);
         call.ran = true;
         if (server_argument_key(&call, &request->arguments[1]))
             batch_reply(&call, fiber->batch_kind, item++);
         fiber_end_reply(fiber, &call, request->index, errors, each);
+        request->connection->last_command = request->command->name;
+        request->connection->last_subcommand = NULL;
     }
-    fiber->connection->last_command = fiber->batch[count - 1].command->name;
-    fiber->connection->last_subcommand = NULL;
     return true;
+}
+
+static void batch_do(struct server_fiber *fiber, uint32_t count)
+{
+    assert(fiber->batch_kind != FIBER_BATCH_NONE);
+    uint32_t items = batch_items(fiber, count);
+    if (items && fiber->batch_kind == FIBER_BATCH_PUTS)
+        store_multi_put(fiber->store, fiber->items, items);
+    else if (items)
+        store_multi_get(fiber->store, fiber->items, items, fiber->batch_kind == FIBER_BATCH_VALUES);
 }
 
 bool fiber_finish_batch(struct server_fiber *fiber, uint64_t *now)
@@ -103,18 +130,21 @@ bool fiber_finish_batch(struct server_fiber *fiber, uint64_t *now)
     fiber->batch_count = 0;
     if (!count)
         return true;
-    if (count == 1) {
+    struct server_connection *connection = fiber->connection;
+    if (fiber->joined_first) /* the end of one connection cancels nothing of the others' (fiber_cancelled) */
+        fiber->connection = NULL;
+    if (count == 1)
         *now = fiber_execute(fiber, &fiber->batch[0], fiber->batch[0].arguments, begin);
-        return true;
+    else
+        batch_do(fiber, count);
+    fiber->connection = connection;
+    bool answered = true;
+    if (count > 1) {
+        *now = task_now();
+        answered = batch_answer(fiber, count, *now, (*now - begin) / count);
     }
-    assert(fiber->batch_kind != FIBER_BATCH_NONE);
-    uint32_t items = batch_items(fiber, count);
-    if (items && fiber->batch_kind == FIBER_BATCH_PUTS)
-        store_multi_put(fiber->store, fiber->items, items);
-    else if (items)
-        store_multi_get(fiber->store, fiber->items, items, fiber->batch_kind == FIBER_BATCH_VALUES);
-    *now = task_now();
-    return batch_answer(fiber, count, *now, (*now - begin) / count);
+    fiber_joined_over(fiber, *now);
+    return answered;
 }
 
 /* Whether the request can be parsed again: the quotes of an inline request were removed in place. */
@@ -125,14 +155,14 @@ static bool parsed_again(const char *text, size_t length)
 
 void fiber_take_request(struct server_fiber *fiber, size_t start, uint64_t *now)
 {
-    const struct server_connection *connection = fiber->connection;
+    struct server_connection *connection = fiber->connection;
     const struct resp_parser *parser = &connection->parser;
-    struct server_request request = {.count = parser->count, .start = start};
+    struct server_request request = {.connection = connection, .count = parser->count, .start = start};
     request.command = command_table_find(fiber->thread->server->table, parser->arguments[0].bytes,
                                          parser->arguments[0].length, &request.index);
     enum fiber_batch_kind kind = FIBER_BATCH_NONE;
     if (parsed_again(connection->input + start, connection->input_start - start))
-        kind = batch_kind(connection, request.command, request.count, fiber_refuses(fiber, request.command));
+        kind = batch_kind(fiber, &request, parser->arguments, *now);
     if (!kind) {
         if (fiber_finish_batch(fiber, now))
             *now = fiber_execute(fiber, &request, parser->arguments, *now);

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 void buffer_account_large(struct server_thread *thread, size_t from, size_t to)
 {
@@ -24,13 +25,63 @@ char *buffer_take(struct server_thread *thread)
     return block;
 }
 
+/* ---- those that have grown ---- */
+
+/* NULL: none of that size is kept. */
+static struct buffers_grown *grown_of(struct server_thread *thread, size_t capacity)
+{
+    for (unsigned i = 0; i < BUFFERS_SIZES; i++)
+        if (capacity == (size_t)BUFFER_BLOCK_BYTES << (i + 1))
+            return &thread->grown[i];
+    return NULL;
+}
+
+static char *grown_take(struct server_thread *thread, size_t capacity)
+{
+    struct buffers_grown *grown = grown_of(thread, capacity);
+    char *buffer = grown ? grown->first : NULL;
+    if (!buffer)
+        return malloc(capacity);
+    memcpy(&grown->first, buffer, sizeof grown->first);
+    grown->count--;
+    if (grown->least > grown->count)
+        grown->least = grown->count;
+    thread->grown_bytes -= capacity;
+    return buffer;
+}
+
+static void grown_give(struct server_thread *thread, char *buffer, size_t capacity)
+{
+    struct buffers_grown *grown = grown_of(thread, capacity);
+    if (!grown || thread->grown_bytes + capacity > BUFFERS_GROWN_MAX) {
+        free(buffer);
+        return;
+    }
+    memcpy(buffer, &grown->first, sizeof grown->first);
+    grown->first = buffer;
+    grown->count++;
+    thread->grown_bytes += capacity;
+}
+
+void buffers_trim(struct server_thread *thread)
+{
+    for (unsigned i = 0; i < BUFFERS_SIZES; i++) {
+        const size_t capacity = (size_t)BUFFER_BLOCK_BYTES << (i + 1);
+        for (unsigned spare = thread->grown[i].least; spare; spare--)
+            free(grown_take(thread, capacity));
+        thread->grown[i].least = thread->grown[i].count;
+    }
+}
+
+/* ---- all ---- */
+
 void buffer_give(struct server_thread *thread, char *buffer, size_t capacity)
 {
     if (!buffer)
         return;
     if (capacity != BUFFER_BLOCK_BYTES) {
         buffer_account_large(thread, capacity, 0);
-        free(buffer);
+        grown_give(thread, buffer, capacity);
         return;
     }
     block_count_down(thread);
@@ -40,16 +91,24 @@ void buffer_give(struct server_thread *thread, char *buffer, size_t capacity)
         free(buffer);
 }
 
-void buffer_account(struct server_thread *thread, size_t from, size_t to)
+char *buffer_grow(struct server_thread *thread, char *buffer, size_t used, size_t capacity, size_t larger)
 {
-    if (from == BUFFER_BLOCK_BYTES)
-        block_count_down(thread);
-    else
-        buffer_account_large(thread, from, 0);
-    if (to == BUFFER_BLOCK_BYTES)
-        counter_add(&thread->counters.blocks, 1);
-    else
-        buffer_account_large(thread, 0, to);
+    assert(used <= capacity && capacity < larger && larger != BUFFER_BLOCK_BYTES);
+    if (capacity > BUFFER_BLOCK_BYTES &&
+        !grown_of(thread, capacity)) { /* not kept: the allocator may move pages */
+        char *moved = realloc(buffer, larger);
+        if (moved)
+            buffer_account_large(thread, capacity, larger);
+        return moved;
+    }
+    char *grown = grown_take(thread, larger);
+    if (!grown)
+        return NULL;
+    if (used)
+        memcpy(grown, buffer, used);
+    buffer_account_large(thread, 0, larger);
+    buffer_give(thread, buffer, capacity);
+    return grown;
 }
 
 void buffers_free_spare(struct server_thread *thread)
@@ -58,4 +117,7 @@ void buffers_free_spare(struct server_thread *thread)
         free(thread->spare[--thread->spare_count]);
     free(thread->spare);
     thread->spare = NULL;
+    for (unsigned i = 0; i < BUFFERS_SIZES; i++)
+        thread->grown[i].least = thread->grown[i].count;
+    buffers_trim(thread);
 }

@@ -49,6 +49,12 @@ typedef void server_point_function(struct server_call *call, const struct store_
 typedef struct store_part server_part_function(const struct resp_argument *arguments, uint32_t count,
                                                uint64_t whole);
 
+/* Whether the request does no more than to store a value under arguments[1], whatever that holds, and to
+ * reply OK: then *value is that value. All else, errors too, is left to `run`, which would do and reply the
+ * same. Consecutive requests of this kind are one store_multi_put. */
+typedef bool server_put_function(const struct resp_argument *arguments, uint32_t count, uint64_t now_ms,
+                                 struct store_value *value);
+
 enum server_command_flags {
     SERVER_READONLY = 1,
     SERVER_WRITE = 2,
@@ -57,10 +63,7 @@ enum server_command_flags {
     SERVER_NO_AUTH = 16,      /* allowed before AUTH */
     SERVER_POINT_VALUE = 32,  /* has a point function, which needs the value's bytes */
     SERVER_POINT_LENGTH = 64, /* has a point function, which needs length and expiry only */
-    /* With exactly three arguments it stores the third under the second unconditionally, and replies OK
-       (SET). Consecutive ones in a pipeline are one store_multi_put. */
-    SERVER_PUT = 128,
-    SERVER_IN_MULTI = 256, /* runs between MULTI and EXEC too */
+    SERVER_IN_MULTI = 256,    /* runs between MULTI and EXEC too */
 };
 /* Longest name of a command or subcommand. */
 #define SERVER_COMMAND_NAME_MAX 32u
@@ -79,6 +82,7 @@ struct server_command {
     /* Of a command that consists of them; ends with a NULL name. `run` may be NULL then. */
     const struct server_subcommand *subcommands;
     server_part_function *part; /* with SERVER_POINT_VALUE; NULL: the whole value */
+    server_put_function *put;   /* NULL: never a plain put */
 };
 struct server_subcommand {
     const char *name; /* upper case */

@@ -31,7 +31,8 @@ struct server_connection {
     struct server_thread *thread;
     struct net_stream *stream;
     struct server_connection *previous, *next; /* of the thread */
-    struct server_connection *next_ready, *next_flush, *next_held;
+    struct server_connection *next_ready, *next_flush;
+    struct server_connection *next_held; /* of those whose replies wait for the disk, or for a batch's end */
     /* Input: bytes [input_start, input_end) have not been parsed. */
     char *input;
     size_t input_start, input_end, input_capacity;
@@ -67,6 +68,9 @@ struct server_connection {
     const char *last_command, *last_subcommand; /* NULL: it has none */
     struct store_cut *cut; /* owned; NULL: it has none. Touched by its commands, and when it is freed */
     size_t request_start;  /* where the request under way begins in the input, while `running` */
+    /* When its slice began: */
+    size_t slice_start;                     /* input_start */
+    uint64_t slice_from;                    /* commands */
     char *name, *library, *library_version; /* NULL: none */
     char *peer;
 };
@@ -88,6 +92,13 @@ void connection_release(struct server_connection *connection);
 void connection_watch(struct server_connection *connection);
 /* The client's address as clients write it: without the scheme of Banyan's own settings. */
 const char *connection_address(const struct server_connection *connection);
+/* Bytes have come or gone, in this round of the worker. */
+static inline void connection_touch(struct server_connection *connection)
+{
+    const uint64_t now = worker_round_ns(connection->thread->worker);
+    if (now > connection->active_ns) /* a command may have run since */
+        connection->active_ns = now;
+}
 /* Whether it may run commands that need the password. */
 bool connection_authorized(const struct server_connection *connection);
 
@@ -114,7 +125,7 @@ void connection_flush(struct server_connection *connection);
 /* Has it flushed by the thread's next turn. */
 void connection_flush_later(struct server_connection *connection);
 /* resp_writer.grow of a connection's output. */
-bool connection_grow_output(struct resp_writer *output, size_t from, size_t to);
+char *connection_grow_output(struct resp_writer *output, size_t capacity);
 /* The thread's turn hook: sends what its connections have gathered. */
 void connections_turn(struct worker_hook *hook);
 

@@ -36,6 +36,22 @@ void connection_trim_input(struct server_connection *connection)
     connection->arguments_counted = bytes;
 }
 
+/* False: the connection is closed for want of memory. */
+static bool input_enlarge(struct server_connection *connection, size_t capacity)
+{
+    struct server_thread *thread = connection->thread;
+    char *larger =
+        buffer_grow(thread, connection->input, connection->input_end, connection->input_capacity, capacity);
+    if (!larger) {
+        connection_close(connection);
+        return false;
+    }
+    connection->input = larger;
+    connection->input_capacity = capacity;
+    eviction_grown(connection, connection_memory(connection));
+    return true;
+}
+
 static bool input_grow(struct server_connection *connection)
 {
     struct server_thread *thread = connection->thread;
@@ -46,18 +62,23 @@ static bool input_grow(struct server_connection *connection)
     }
     if (capacity > most)
         capacity = most;
-    char *larger = realloc(connection->input, capacity);
-    if (!larger) {
-        connection_close(connection);
+    if (!input_enlarge(connection, capacity))
         return false;
-    }
-    buffer_account(thread, connection->input_capacity, capacity);
-    connection->input = larger;
-    connection->input_capacity = capacity;
-    eviction_grown(connection, connection_memory(connection));
     if (server_client_memory(thread->server) > thread->server->options.client_memory_max)
         evict(thread);
     return !connection->dead;
+}
+
+/* A read has filled the first block: where memory is plenty the rest of what is there comes in one more,
+ * since requests of a pipeline that arrive one by one cost a reading, a sending and two changes of the watch
+ * each. */
+static bool input_widen(struct server_connection *connection)
+{
+    struct server *server = connection->thread->server;
+    return connection->input_capacity == BUFFER_BLOCK_BYTES && !connection->running && !connection->ready &&
+           connection_authorized(connection) && server->options.query_buffer_max >= READ_MAX &&
+           server_client_memory(server) + READ_MAX <= server->options.client_memory_max / 2 &&
+           input_enlarge(connection, READ_MAX);
 }
 
 /* Room for at least one byte. False: there is none for now, or the connection is closed. */
@@ -95,12 +116,15 @@ void connection_read(struct server_connection *connection)
         if (status == NET_OK) {
             connection->input_end += length;
             connection->bytes_in += length;
-            connection->active_ns = task_now();
+            connection_touch(connection);
             counter_add(&connection->thread->counters.bytes_in, length);
         }
-        if (!net_stream_pending(connection->stream))
+        const bool filled = length == room && input_widen(connection);
+        if (!filled && (connection->dead || !net_stream_pending(connection->stream)))
             break;
     }
+    if (connection->dead)
+        return;
     if (status == NET_END)
         connection->ended = true;
     if (status == NET_FAILED)

@@ -47,15 +47,17 @@ static struct server_connection *connection_of_output(struct resp_writer *output
 
 /* All clients together stay within their limit: if no larger connection makes room, the reply becomes an
  * error. */
-bool connection_grow_output(struct resp_writer *output, size_t from, size_t to)
+char *connection_grow_output(struct resp_writer *output, size_t capacity)
 {
     struct server_connection *connection = connection_of_output(output);
-    if (to > from && !eviction_make_room(connection, to - from))
-        return false;
-    buffer_account(connection->thread, from, to);
-    if (to > from)
-        eviction_grown(connection, connection_memory(connection) + (to - from));
-    return true;
+    const size_t more = capacity - output->capacity;
+    assert(capacity > output->capacity);
+    if (!eviction_make_room(connection, more))
+        return NULL;
+    char *larger = buffer_grow(connection->thread, output->bytes, output->length, output->capacity, capacity);
+    if (larger)
+        eviction_grown(connection, connection_memory(connection) + more);
+    return larger;
 }
 
 void connection_flush(struct server_connection *connection)
@@ -77,7 +79,7 @@ void connection_flush(struct server_connection *connection)
         }
         connection->sent += written;
         connection->bytes_out += written;
-        connection->active_ns = task_now();
+        connection_touch(connection);
         counter_add(&connection->thread->counters.bytes_out, written);
     }
     connection_trim_output(connection);

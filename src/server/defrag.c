@@ -62,8 +62,10 @@ static bool urgent(const struct server *server, uint64_t now)
 static uint64_t fragmentation(struct server *server)
 {
     uint64_t fragmented = 0, used = 1;
-    for (unsigned i = 0; i < server->node_count; i++) {
+    for (unsigned i = 0; i < server_memory_nodes(server); i++) {
         struct server_memory_state state;
+        if (!server_memory_is(server, i))
+            continue;
         struct memory_status_reply status = {0};
         server_memory_state(server, i, &state, &status);
         fragmented += status.bytes_free_in_chunks;

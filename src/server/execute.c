@@ -11,7 +11,7 @@
 
 /* The wall clock at now_ns. What is kept for a millisecond is how far it is ahead of task_now, not what it
  * showed: a client that names a time by the same clock must not find it further away than it is. */
-static uint64_t wall_clock(struct server_fiber *fiber, uint64_t now_ns)
+uint64_t fiber_wall_ms(struct server_fiber *fiber, uint64_t now_ns)
 {
     if (now_ns - fiber->clock_ns >= 1000000) {
         /* A pause between the two clocks would count as a difference. */
@@ -29,20 +29,20 @@ static uint64_t wall_clock(struct server_fiber *fiber, uint64_t now_ns)
 struct server_call fiber_call(struct server_fiber *fiber, const struct server_request *request,
                               const struct resp_argument *arguments, uint64_t now)
 {
-    struct server_connection *connection = fiber->connection;
+    struct server_connection *connection = request->connection;
     return (struct server_call){.connection = connection,
                                 .store = fiber->store,
                                 .reply = &connection->output,
                                 .arguments = arguments,
                                 .count = request->count,
-                                .now_ms = wall_clock(fiber, now),
+                                .now_ms = fiber_wall_ms(fiber, now),
                                 .command = request->command,
                                 .reserve = connection_reserve};
 }
 
-uint64_t fiber_begin_reply(struct server_fiber *fiber)
+uint64_t fiber_begin_reply(struct server_connection *connection)
 {
-    struct resp_writer *output = &fiber->connection->output;
+    struct resp_writer *output = &connection->output;
     assert(output->start == output->length); /* the reply before this one has ended */
     resp_begin(output);
     return output->errors;
@@ -72,7 +72,7 @@ void fiber_end_reply(struct server_fiber *fiber, const struct server_call *call,
                      uint64_t errors, uint64_t nanoseconds)
 {
     struct server_thread *thread = fiber->thread;
-    struct server_connection *connection = fiber->connection;
+    struct server_connection *connection = call->connection;
     struct resp_writer *output = &connection->output;
     resp_end(output);
     if (output->overflow)
@@ -83,8 +83,10 @@ void fiber_end_reply(struct server_fiber *fiber, const struct server_call *call,
     output->start = output->length;
     connection->commands++;
     call_count(thread, call, failed);
-    assert(fiber->latencies < FIBER_SLICE); /* one slice runs no more commands */
+    /* One slice runs no more commands, and no more have joined it. */
+    assert(fiber->latencies < FIBER_SLICE + FIBER_BATCH_MAX);
     fiber->latency[fiber->latencies++] = nanoseconds;
+    fiber->answered++;
     if (!call->command)
         return;
     if (call->ran)
@@ -102,20 +104,20 @@ bool fiber_refuses(const struct server_fiber *fiber, const struct server_command
            feed_error(fiber->changes.feed, NULL);
 }
 
-static void reply_refused(struct server_fiber *fiber)
+static void reply_refused(const struct server_fiber *fiber, struct server_call *call)
 {
     struct error error = {.text = "the disk takes changes again"};
     (void)feed_error(fiber->changes.feed, &error);
-    resp_error(&fiber->connection->output,
-               "MISCONF Errors writing to the disk: %s. Commands that change data are refused", error.text);
+    resp_error(call->reply, "MISCONF Errors writing to the disk: %s. Commands that change data are refused",
+               error.text);
 }
 
 uint64_t fiber_execute(struct server_fiber *fiber, const struct server_request *request,
                        const struct resp_argument *arguments, uint64_t begin)
 {
-    struct server_connection *connection = fiber->connection;
+    struct server_connection *connection = request->connection;
     struct server_call call = fiber_call(fiber, request, arguments, begin);
-    uint64_t errors = fiber_begin_reply(fiber);
+    uint64_t errors = fiber_begin_reply(connection);
     if (!request->command) {
         server_reply_unknown(&call);
     } else if (!command_arity_allows(request->command->arity, request->count)) {
@@ -123,7 +125,7 @@ uint64_t fiber_execute(struct server_fiber *fiber, const struct server_request *
     } else if (!(request->command->flags & SERVER_NO_AUTH) && !connection_authorized(connection)) {
         resp_error(&connection->output, "NOAUTH Authentication required.");
     } else if (fiber_refuses(fiber, request->command)) {
-        reply_refused(fiber);
+        reply_refused(fiber, &call);
     } else if (connection->multi && !(request->command->flags & SERVER_IN_MULTI)) {
         server_reply_in_multi(&call);
     } else {

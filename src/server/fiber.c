@@ -93,6 +93,11 @@ static void connection_settle(struct server_connection *connection, enum resp_st
         connection->finishing = true;
     connection_trim_input(connection);
     ready_queue_offer(connection); /* also for the end of the input alone, which the slice did not see */
+    /* Many bytes go while the processor still has them, and before other connections want as many. */
+    if (connection_unsent(connection) >= FIBER_SEND_AT_ONCE)
+        connection_flush(connection);
+    if (connection->dead)
+        return;
     if (connection_unsent(connection) || connection->finishing) {
         connection_flush_later(connection); /* the flush then watches for what the connection needs next */
         return;
@@ -114,7 +119,7 @@ static void slice_end(struct server_connection *connection)
 /* ---- level disk-always ---- */
 
 /* The replies of the connection's slice wait until what it has changed is on the disk. It stays `running`. */
-static void held_put(struct server_thread *thread, struct server_connection *connection, uint32_t commands)
+static void held_put(struct server_thread *thread, struct server_connection *connection)
 {
     connection->next_held = NULL;
     if (thread->held_last)
@@ -122,7 +127,7 @@ static void held_put(struct server_thread *thread, struct server_connection *con
     else
         thread->held_first = connection;
     thread->held_last = connection;
-    thread->held_commands += commands;
+    thread->held_commands += (uint32_t)(connection->commands - connection->slice_from);
 }
 
 /* All that could join them has run; or they are many; or no other fiber would see to them while this one's
@@ -160,38 +165,98 @@ static void held_commit(struct server_fiber *fiber)
 
 /* ---- connections ---- */
 
-/* Runs one slice of the connection. Returns the number of commands. */
-static uint32_t connection_run(struct server_fiber *fiber, struct server_connection *connection)
+/* All commands of the connection's slice have run. */
+static void slice_over(struct server_fiber *fiber, struct server_connection *connection, uint64_t now)
 {
-    uint64_t now = task_now();
+    connection->active_ns = now; /* the commands may have run for longer than an idle client may stay */
+    connection->ticket = fiber->changes.ticket;
+    if (connection->unsafe != SIZE_MAX && connection->ticket)
+        held_put(fiber->thread, connection);
+    else
+        slice_end(connection);
+}
+
+/* Whether some requests of the connection that the fiber runs are in the batch. */
+static bool batched(const struct server_fiber *fiber, const struct server_connection *connection)
+{
+    return fiber->batch_count && fiber->batch[fiber->batch_count - 1].connection == connection;
+}
+
+/* Whether they may wait there for those of the next connection. */
+static bool may_join(const struct server_fiber *fiber, const struct server_connection *connection)
+{
+    return fiber->thread->server->options.alone && fiber->thread->ready_first && batched(fiber, connection) &&
+           connection->input_start - connection->slice_start <= FIBER_JOIN_BYTES;
+}
+
+static void joined_put(struct server_fiber *fiber, struct server_connection *connection)
+{
+    connection->next_held = NULL;
+    if (fiber->joined_first)
+        fiber->joined_last->next_held = connection;
+    else
+        fiber->joined_first = connection;
+    fiber->joined_last = connection;
+}
+
+void fiber_joined_over(struct server_fiber *fiber, uint64_t now)
+{
+    struct server_connection *connection = fiber->joined_first;
+    fiber->joined_first = fiber->joined_last = NULL;
+    while (connection) {
+        struct server_connection *next = connection->next_held;
+        slice_over(fiber, connection, now);
+        connection = next;
+    }
+}
+
+/* What the slice, and the batch, have left to do before the fiber takes another connection, or none. */
+static void fiber_rest(struct server_fiber *fiber, uint64_t now)
+{
+    fiber->went_on_ns = now;
+    latencies_record(fiber, now);
+    if (fiber->joined_first)
+        return;
+    store_session_rest(fiber->store);
+    fiber->changes.ticket = 0;
+}
+
+/* Does the batch that connections have joined. */
+static void joined_finish(struct server_fiber *fiber)
+{
+    uint64_t now = fiber->went_on_ns;
+    (void)fiber_finish_batch(fiber, &now); /* no slice is under way that would have to know */
+    fiber_rest(fiber, now);
+}
+
+/* Runs one slice of the connection; its last requests may be left in the batch. */
+static void connection_run(struct server_fiber *fiber, struct server_connection *connection)
+{
+    uint64_t now = fiber->went_on_ns ? fiber->went_on_ns : task_now();
     connection->sliced = RESP_NO_MEMORY;
     assert(!connection->running && !fiber->connection && !fiber->latencies);
     connection->running = true;
     fiber->connection = connection;
     connection->active_ns = now;
+    connection->slice_from = connection->commands;
+    connection->slice_start = connection->input_start;
     connection->output.start = connection->output.length;
     connection->unsafe = SIZE_MAX;
     if (thread_always(fiber->thread))
         connection->unsafe = connection->output.length;
-    fiber->batch_count = 0;
     if (connection->input_end == connection->input_start)
         connection->sliced = RESP_MORE;
     else if (connection_open_output(connection))
         connection->sliced = slice_run(fiber, connection, &now);
-    if (!fiber_finish_batch(fiber, &now) && connection->sliced == RESP_MORE)
-        connection->sliced = RESP_COMPLETE;
-    uint32_t commands = fiber->latencies;
-    latencies_record(fiber, now);
-    connection->active_ns = now; /* the commands may have run for longer than an idle client may stay */
+    if (may_join(fiber, connection)) {
+        joined_put(fiber, connection);
+    } else {
+        if (batched(fiber, connection))
+            (void)fiber_finish_batch(fiber, &now); /* what has to run again is told by connection->sliced */
+        slice_over(fiber, connection, now);
+    }
     fiber->connection = NULL;
-    store_session_rest(fiber->store);
-    connection->ticket = fiber->changes.ticket;
-    fiber->changes.ticket = 0;
-    if (connection->unsafe != SIZE_MAX && connection->ticket)
-        held_put(fiber->thread, connection, commands);
-    else
-        slice_end(connection);
-    return commands;
+    fiber_rest(fiber, now);
 }
 
 bool fiber_cancelled(void *argument)
@@ -205,21 +270,29 @@ void fiber_main(void *argument)
     struct server_fiber *fiber = argument;
     struct server_thread *thread = fiber->thread;
     fiber->task = task_self();
-    for (uint32_t commands = 0;;) {
-        if (held_due(thread))
+    for (;;) {
+        if (!fiber->joined_first && held_due(thread)) {
             held_commit(fiber);
+            fiber->went_on_ns = 0;
+        }
         struct server_connection *connection = ready_queue_take(thread);
         if (connection) {
             if (thread->ready_first || thread->held_first) /* another fiber goes on, if this one suspends */
                 ready_queue_wake(thread);
-            commands += connection_run(fiber, connection);
-            if (commands >= FIBER_SLICE) { /* lets the turn hook send replies, and other fibers run */
-                commands = 0;
+            connection_run(fiber, connection);
+            if (fiber->joined_first &&
+                (!thread->ready_first || fiber->answered + fiber->batch_count >= FIBER_SLICE))
+                joined_finish(fiber);
+            if (fiber->answered >= FIBER_SLICE) { /* lets the turn hook send replies, and other fibers run */
+                fiber->answered = 0;
                 task_yield();
+                fiber->went_on_ns = 0;
             }
             continue;
         }
-        commands = 0;
+        assert(!fiber->joined_first && !fiber->batch_count);
+        fiber->answered = 0;
+        fiber->went_on_ns = 0;
         if (thread->stopping)
             break;
         fiber->next_idle = thread->idle;

@@ -2,10 +2,14 @@
  * fiber.h - a fiber that runs commands: each thread has a pool of them, and each runs one connection at a
  * time, up to a slice of commands, its complete requests in order.
  *
- * Runs of point reads in a pipeline are looked up together, and runs of plain SETs are done together, so that
- * their round trips overlap, or where the pool is mapped their cache misses (measured there with a million
- * keys: 0.65 instead of 1.05 us of CPU for a GET in a pipeline of 16). The client sees one order, its own;
- * another client may see a later SET of a run before an earlier one of another key.
+ * Runs of point reads in a pipeline are looked up together, and runs of SETs without conditions are done
+ * together, so that their round trips overlap, or where the pool is mapped their cache misses (measured there
+ * with a million keys: 0.65 instead of 1.05 us of CPU for a GET in a pipeline of 16). The client sees one
+ * order, its own; another client may see a later SET of a run before an earlier one of another key.
+ *
+ * In a server that has its pool to itself (options.alone) the batch goes on over connections that are ready
+ * together, so that requests without pipelining are batched too. Elsewhere it does not: a request that waits,
+ * for a lock or for an owner that has died, would hold up the clients of all others of its batch.
  */
 #ifndef SERVER_FIBER_H
 #define SERVER_FIBER_H
@@ -17,24 +21,30 @@
 #define FIBER_SLICE 256u
 /* Commands whose replies wait for the disk together, at most a slice more. */
 #define FIBER_HELD 4096u
-/* Point reads, or plain SETs, of a pipeline that are done together. */
+/* Point reads, or SETs without conditions, that are done together. */
 #define FIBER_BATCH_MAX  64u
-#define FIBER_BATCH_ARGS 4u /* arguments of a request in a batch, at most */
+#define FIBER_BATCH_ARGS 5u /* arguments of a request in a batch, at most: SET with EX has five */
+/* A connection whose slice took more bytes of requests does not wait for others to join its batch. */
+#define FIBER_JOIN_BYTES 16384u
+/* So many bytes of replies are sent when their slice ends, fewer by the thread's next turn. */
+#define FIBER_SEND_AT_ONCE 32768u
 
 /* What requests of one batch have in common. */
 enum fiber_batch_kind {
     FIBER_BATCH_NONE = 0, /* the request runs by itself */
     FIBER_BATCH_VALUES = SERVER_POINT_VALUE,
     FIBER_BATCH_LENGTHS = SERVER_POINT_LENGTH,
-    FIBER_BATCH_PUTS = SERVER_PUT,
+    FIBER_BATCH_PUTS = 1,
 };
 
 struct server_request {
+    struct server_connection *connection;
     const struct server_command *command;             /* NULL: unknown */
     unsigned index;                                   /* in the table */
     uint32_t count;                                   /* of arguments */
     size_t start;                                     /* where it begins in the connection's input */
-    struct resp_argument arguments[FIBER_BATCH_ARGS]; /* in a batch alone */
+    struct resp_argument arguments[FIBER_BATCH_ARGS]; /* in a batch alone, as the next one */
+    struct store_value put;                           /* of FIBER_BATCH_PUTS */
 };
 
 struct server_fiber {
@@ -43,13 +53,18 @@ struct server_fiber {
     struct tree_session *session;
     struct store_session *store;
     struct feed_writer changes;           /* where the disk hears of what its commands change */
-    struct server_connection *connection; /* that it runs */
+    struct server_connection *connection; /* that it runs; NULL also while it does a batch of several */
+    /* Their slices are over but for what is in the batch. */
+    struct server_connection *joined_first, *joined_last;
     struct server_fiber *next_idle;
     bool idle;
     uint64_t clock_ns;      /* when the wall clock was last read */
     uint64_t wall_ahead_ns; /* how far it was ahead of task_now then, modulo 2^64 */
+    uint32_t answered;      /* commands, since it let others go on */
+    uint64_t went_on_ns;    /* when it was done with its last connection; 0: it has let others go on since */
     uint32_t latencies;
-    uint64_t latency[FIBER_SLICE]; /* of this slice's commands, ns */
+    /* Of this slice's commands, and of those that joined it, ns. */
+    uint64_t latency[FIBER_SLICE + FIBER_BATCH_MAX];
     uint32_t batch_count;
     enum fiber_batch_kind batch_kind;
     struct server_request batch[FIBER_BATCH_MAX];
@@ -64,6 +79,9 @@ void fiber_main(void *fiber);
  * struct server_fiber. */
 bool fiber_cancelled(void *fiber);
 
+/* The batch that connections have joined is done: their slices are over. */
+void fiber_joined_over(struct server_fiber *fiber, uint64_t now);
+
 /* ---- execute.c: one command ---- */
 
 /* Whether it would change data, and the disk takes no changes. */
@@ -71,11 +89,13 @@ bool fiber_refuses(const struct server_fiber *fiber, const struct server_command
 /* Runs a request by itself, and replies. Returns the time at its end; `begin` is that at its beginning. */
 uint64_t fiber_execute(struct server_fiber *fiber, const struct server_request *request,
                        const struct resp_argument *arguments, uint64_t begin);
+/* The wall clock at `now`. */
+uint64_t fiber_wall_ms(struct server_fiber *fiber, uint64_t now);
 /* The call of a request. */
 struct server_call fiber_call(struct server_fiber *fiber, const struct server_request *request,
                               const struct resp_argument *arguments, uint64_t now);
 /* Before each command's reply; returns what fiber_end_reply wants as `errors`. */
-uint64_t fiber_begin_reply(struct server_fiber *fiber);
+uint64_t fiber_begin_reply(struct server_connection *connection);
 /* After each command's reply: counts it, and drops it if the client wants none. */
 void fiber_end_reply(struct server_fiber *fiber, const struct server_call *call, unsigned index,
                      uint64_t errors, uint64_t nanoseconds);
@@ -85,8 +105,9 @@ void fiber_end_reply(struct server_fiber *fiber, const struct server_call *call,
 /* Runs the request that has just been parsed, or puts it into the batch. It began at `start` of the
  * connection's input. *now is the time, which is moved on. */
 void fiber_take_request(struct server_fiber *fiber, size_t start, uint64_t *now);
-/* Does the batch, and answers its requests in order. False: their values were too much at once; the input now
- * begins with the first request that has no reply yet. */
+/* Does the batch, and answers its requests in order. Where their values were too much at once, the input of
+ * each of their connections begins with the first request that has no reply yet, and false tells so of the
+ * connection that the fiber runs; those that have joined it run again (connection.sliced). */
 bool fiber_finish_batch(struct server_fiber *fiber, uint64_t *now);
 
 #endif

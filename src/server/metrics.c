@@ -84,6 +84,11 @@ static void index_counters(const struct server_stats *stats, FILE *out)
     counter(out, "banyan_walks_total", "Requests to memory nodes to go down the index.", tree->walks);
     counter(out, "banyan_walks_answered_total", "Keys that these have answered.", tree->walks_answered);
     counter(out, "banyan_walks_busy_total", "Such requests that were turned away.", tree->walks_busy);
+    counter(out, "banyan_exchanges_total", "Requests to memory nodes to make a change in a leaf.",
+            tree->exchanges);
+    counter(out, "banyan_exchanges_answered_total", "Such requests that were answered there.",
+            tree->exchanges_answered);
+    counter(out, "banyan_exchanges_busy_total", "Such requests that were turned away.", tree->exchanges_busy);
     counter(out, "banyan_records_written_total", "Records written.", stats->store.records_written);
     counter(out, "banyan_records_freed_total", "Records freed.", stats->store.records_freed);
     counter(out, "banyan_record_retries_total", "Records overwritten while they were read.",
@@ -202,11 +207,15 @@ static void log_counters(const struct server_stats *stats, FILE *out)
     counter(out, "banyan_log_degraded_total", "Frames with fewer copies than were asked for.", log->degraded);
     counter(out, "banyan_log_carried_bytes_total",
             "Bytes of records that second copies carried, for a second disk.", log->carried);
+    counter(out, "banyan_log_brought_bytes_total", "Bytes of parts of long values that went to other disks.",
+            log->brought);
     counter(out, "banyan_log_uncarried_total", "Changes that a second disk has without their values.",
             log->uncarried);
     counter(out, "banyan_log_unknown_total", "Frames that may have been written or not.", log->unknown);
     counter(out, "banyan_log_refused_total", "Frames that were refused.", log->refused);
     counter(out, "banyan_log_merged_total", "Entries merged into their leaves.", log->merged);
+    counter(out, "banyan_log_merged_there_total", "Of them, those that memory nodes have merged.",
+            log->merged_there);
     counter(out, "banyan_log_cycles_total", "Rounds of merging.", log->cycles);
     counter(out, "banyan_log_held_total", "Commits that were held back, since merging has to keep up.",
             log->held);
@@ -305,6 +314,8 @@ static void memory_family(struct server *server, FILE *out, const char *name, co
 {
     family_begin(out, name, "gauge", help);
     for (unsigned i = 0; i < server_memory_nodes(server); i++) {
+        if (!server_memory_is(server, i))
+            continue;
         struct server_memory_state state;
         struct memory_status_reply status;
         server_memory_state(server, i, &state, &status);
@@ -331,7 +342,8 @@ static void memory_families(struct server *server, FILE *out)
                   "Bytes of them that are segments of owners' logs.", MEMORY_LOGS);
 }
 
-/* What this compute node knows of walks at each memory node: the share, and what both ways take. */
+/* What this compute node knows of walks and of changes at each memory node: the share, and what both ways
+ * take. */
 static void walk_families(struct server *server, FILE *out)
 {
     static const struct {
@@ -340,15 +352,25 @@ static void walk_families(struct server *server, FILE *out)
         {"banyan_walk_share", "Share of searches with levels that are not cached that the memory node gets."},
         {"banyan_walk_seconds", "What a walk takes, a moving average."},
         {"banyan_walk_read_seconds", "What a READ of an inner node takes, a moving average."},
+        {"banyan_exchange_share", "Share of changes whose leaf is not cached that the memory node gets."},
+        {"banyan_exchange_seconds", "What such a change takes, a moving average."},
+        {"banyan_exchange_read_seconds",
+         "Half of what the READ and the WRITE take that it saves, a moving average."},
     };
     for (unsigned family = 0; family < sizeof families / sizeof *families; family++) {
         family_begin(out, families[family].name, "gauge", families[family].help);
         for (unsigned i = 0; i < server_memory_nodes(server); i++) {
+            if (!server_memory_is(server, i))
+                continue;
             struct server_memory_state state;
             struct memory_status_reply status;
             server_memory_state(server, i, &state, &status);
-            const double values[] = {state.walks.share, (double)state.walks.walk_ns / 1e9,
-                                     (double)state.walks.read_ns / 1e9};
+            const double values[] = {state.walks.share,
+                                     (double)state.walks.walk_ns / 1e9,
+                                     (double)state.walks.read_ns / 1e9,
+                                     state.exchanges.share,
+                                     (double)state.exchanges.walk_ns / 1e9,
+                                     (double)state.exchanges.read_ns / 1e9};
             fprintf(out, "%s{node=\"%u\"} %.9g\n", families[family].name, i, values[family]);
         }
     }
@@ -454,6 +476,17 @@ void metrics_memory(void *context, FILE *out)
     counter(out, "banyan_memory_walk_refused_total", "Walks that made no sense.", status.walk_refused_total);
     counter(out, "banyan_memory_walk_cpu_nanoseconds_total", "CPU time of the threads that walk.",
             status.walk_cpu_ns_total);
+    gauge(out, "banyan_memory_merge_threads", "Threads that merge for compute nodes, and do nothing else.",
+          status.merge_threads);
+    counter(out, "banyan_memory_merges_total", "Requests to merge what compute nodes have logged.",
+            status.merges_total);
+    counter(out, "banyan_memory_merge_entries_total", "Entries in them.", status.merge_entries_total);
+    counter(out, "banyan_memory_merge_merged_total", "Of these, those that were merged here.",
+            status.merge_merged_total);
+    counter(out, "banyan_memory_merge_busy_total", "Such requests that found the queue full.",
+            status.merge_busy_total);
+    counter(out, "banyan_memory_merge_cpu_nanoseconds_total", "CPU time of the threads that merge alone.",
+            status.merge_cpu_ns_total);
     counter(out, "banyan_memory_allocations_total", "Blocks handed out so far.", status.allocations_total);
     counter(out, "banyan_memory_frees_total", "Blocks returned so far.", status.frees_total);
     counter(out, "banyan_memory_refusals_total", "Allocations that found no room.", status.refusals_total);

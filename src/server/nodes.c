@@ -2,6 +2,7 @@
 #include "server/nodes.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,10 +40,12 @@ void nodes_main(void *argument)
     struct tree_session *session = NULL;
     if (tree_session_create(&session, thread->server->compute, thread->tree, NULL))
         log_error("no memory to ask memory nodes for their state");
-    for (unsigned i = 0; session && !thread->stopping; i = (i + 1) % thread->server->node_count) {
-        server_node_ask(thread->server, session, i);
-        if (i + 1 < thread->server->node_count)
+    for (unsigned i = 0; session && !thread->stopping; i++) {
+        if (server_memory_is(thread->server, i))
+            server_node_ask(thread->server, session, i);
+        if (i + 1 < server_memory_nodes(thread->server))
             continue;
+        i = UINT_MAX; /* from the first again */
         for (unsigned tick = 0; tick < 10 && !thread->stopping; tick++)
             task_sleep(SERVER_TICK_NS);
     }
@@ -51,9 +54,14 @@ void nodes_main(void *argument)
     thread->fibers_live--;
 }
 
-unsigned server_memory_nodes(struct server *server)
+unsigned server_memory_nodes(const struct server *server)
 {
-    return server->node_count;
+    return fabric_memory_nodes(server->fabric);
+}
+
+bool server_memory_is(const struct server *server, unsigned node)
+{
+    return fabric_membership(server->fabric, (uint16_t)node) != FABRIC_NO_MEMBER;
 }
 
 void server_memory_state(struct server *server, unsigned number, struct server_memory_state *state,
@@ -63,6 +71,7 @@ void server_memory_state(struct server *server, unsigned number, struct server_m
     memset(state, 0, sizeof *state);
     state->node = (uint16_t)number;
     tree_walks_figures(server->compute, state->node, &state->walks);
+    tree_exchanges_figures(server->compute, state->node, &state->exchanges);
     spinlock_lock(&node->lock);
     state->connected = node->connected;
     memcpy(state->trouble, node->trouble, sizeof state->trouble);

@@ -106,13 +106,37 @@ static bool number_read(const char *text, size_t length, int64_t *value)
     return true;
 }
 
+/* A number of up to three digits, the length of most arguments, without a search for its end. RESP_EMPTY: it
+ * may be any other, or none, which number_line tells. */
+static inline enum resp_status number_short(const char *line, size_t room, int64_t *value, size_t *length)
+{
+    unsigned number = 0;
+    for (size_t i = 0; i < 4 && i + 2 <= room; i++) {
+        const unsigned digit = (unsigned char)line[i] - (unsigned)'0';
+        if (digit <= 9 && (i == 0 || number)) {
+            number = number * 10 + digit;
+            continue;
+        }
+        if (line[i] != '\r' || !i)
+            break;
+        *value = number;
+        *length = i + 2;
+        return RESP_COMPLETE;
+    }
+    return RESP_EMPTY;
+}
+
 /* Reads the number between buffer[at + 1] and CR LF; *next is the place after them. RESP_EMPTY: it is no
  * number. */
 static enum resp_status number_line(const char *buffer, size_t length, size_t at, int64_t *value,
                                     size_t *next)
 {
     const char *line = buffer + at + 1;
-    size_t room = length - at - 1;
+    size_t room = length - at - 1, whole;
+    if (number_short(line, room, value, &whole) == RESP_COMPLETE) {
+        *next = at + 1 + whole;
+        return RESP_COMPLETE;
+    }
     const char *end = memchr(line, '\r', room < NUMBER_LINE_MAX ? room : NUMBER_LINE_MAX);
     if (!end)
         return room < NUMBER_LINE_MAX ? RESP_MORE : RESP_BROKEN;

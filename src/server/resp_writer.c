@@ -32,14 +32,9 @@ static bool writer_grow(struct resp_writer *writer, size_t bytes)
             return false;
         capacity *= 2;
     }
-    if (writer->grow && !writer->grow(writer, writer->capacity, capacity))
+    char *larger = writer->grow ? writer->grow(writer, capacity) : realloc(writer->bytes, capacity);
+    if (!larger)
         return false;
-    char *larger = realloc(writer->bytes, capacity);
-    if (!larger) {
-        if (writer->grow)
-            writer->grow(writer, capacity, writer->capacity);
-        return false;
-    }
     writer->bytes = larger;
     writer->capacity = capacity;
     return true;

@@ -17,13 +17,13 @@ struct resp_writer {
     size_t start;     /* of the reply under way */
     size_t reply_max; /* longest reply; 0: no limit */
     int protocol;     /* 2 or 3 */
-    bool overflow; /* reply_max or memory was exceeded: resp_end will replace the reply by an error. Still set
-                    * after resp_end: there was no memory for the error either; the connection must be closed
-                    */
+    /* reply_max or memory was exceeded: resp_end will replace the reply by an error. Still set after
+     * resp_end: there was no memory for the error either; the connection must be closed. */
+    bool overflow;
     uint64_t errors; /* error replies written so far */
-    /* Asked before the buffer grows from one size to another, so that its owner can keep an account; may be
-     * NULL. False: it may not grow. */
-    bool (*grow)(struct resp_writer *writer, size_t from, size_t to);
+    /* Its owner's realloc, who keeps an account, or spare memory: the buffer with room for so many bytes,
+     * which has all that was written. NULL: it may not grow, and stays as it is. May be NULL itself. */
+    char *(*grow)(struct resp_writer *writer, size_t capacity);
 };
 void resp_writer_init(struct resp_writer *writer, int protocol, size_t reply_max);
 void resp_writer_free(struct resp_writer *writer);

@@ -10,7 +10,9 @@ enum fabric_durability server_durability(const struct server *server)
     enum fabric_durability least = FABRIC_KEPT_ON_DISK_ALWAYS;
     if (durable)
         return durable_always(durable) ? FABRIC_KEPT_ON_DISK_ALWAYS : FABRIC_KEPT_ON_DISK;
-    for (uint16_t node = 0; node < server->node_count; node++) {
+    for (uint16_t node = 0; node < server_memory_nodes(server); node++) {
+        if (!server_memory_is(server, node))
+            continue;
         const enum fabric_durability kept = fabric_durability(server->fabric, node);
         least = kept < least ? kept : least;
     }
@@ -50,7 +52,8 @@ int server_persist(const struct server *server, struct store_session *session)
     uint16_t nodes[POOL_PERSIST_MAX];
     uint32_t at;
     uint16_t count = 0;
-    for (; count < server->node_count && count < POOL_PERSIST_MAX; count++)
-        nodes[count] = count;
+    for (uint16_t node = 0; node < server_memory_nodes(server) && count < POOL_PERSIST_MAX; node++)
+        if (server_memory_is(server, node))
+            nodes[count++] = node;
     return pool_persist(pool, nodes, count, &at);
 }

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "base/log.h"
 #include "pool/pool.h"
 #include "server/buffers.h"
@@ -26,7 +27,7 @@
 static void options_complete(struct server_options *options)
 {
     if (!options->threads)
-        options->threads = thread_cpus();
+        options->threads = cpus_count();
     if (!options->fibers)
         options->fibers = 64;
     if (!options->clients_max)
@@ -129,7 +130,7 @@ static int server_fill(struct server *server, struct tree_compute *compute,
     server->options = *options;
     options_complete(&server->options);
     server->tls = options->tls;
-    server->node_count = fabric_capabilities(server->fabric)->memory_nodes;
+    server->node_most = fabric_memory_nodes_most(server->fabric);
     server->clients_max = server->options.clients_max;
     server->value_max = server->options.value_max;
     server_defrag_init(&server->defrag, !server->options.no_defrag);
@@ -141,7 +142,7 @@ static int server_fill(struct server *server, struct tree_compute *compute,
         return error_set(error, BANYAN_EINVAL, "a password has at most %u bytes", NET_SECRET_MAX);
     if (options->password)
         password_set(&server->password, options->password, strlen(options->password));
-    server->nodes = calloc(server->node_count, sizeof *server->nodes);
+    server->nodes = calloc(server->node_most, sizeof *server->nodes);
     server->data = options->data ? strdup(options->data) : NULL;
     if (!server->nodes || (options->data && !server->data))
         return error_set(error, BANYAN_ENOMEM, "no memory for a server");

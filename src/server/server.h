@@ -141,11 +141,14 @@ void server_each_command(struct server *server,
 struct server_memory_state {
     uint16_t node;
     bool connected;
-    struct memory_status_reply *status; /* NULL: it has never answered */
-    struct tree_walks_figures walks;    /* of this compute node there, now */
+    struct memory_status_reply *status;  /* NULL: it has never answered */
+    struct tree_walks_figures walks;     /* of this compute node there, now */
+    struct tree_walks_figures exchanges; /* likewise */
     char trouble[256];
 };
-unsigned server_memory_nodes(struct server *server);
+unsigned server_memory_nodes(const struct server *server);
+/* Whether there is one of the number. */
+bool server_memory_is(const struct server *server, unsigned node);
 void server_memory_state(struct server *server, unsigned node, struct server_memory_state *state,
                          struct memory_status_reply *status);
 

@@ -27,7 +27,7 @@ struct server {
     unsigned threads_made; /* to be destroyed */
     unsigned thread_count; /* that run, or are to */
     struct server_node *nodes;
-    unsigned node_count;
+    unsigned node_most; /* of `nodes`: memory nodes may join (server_memory_nodes) */
     struct server_password password;
     struct server_slowlog slowlog;
     struct server_defrag defrag;

@@ -22,6 +22,9 @@ static void stats_add(struct tree_stats *sum, const struct tree_stats *stats)
     sum->walks += stats->walks;
     sum->walks_answered += stats->walks_answered;
     sum->walks_busy += stats->walks_busy;
+    sum->exchanges += stats->exchanges;
+    sum->exchanges_answered += stats->exchanges_answered;
+    sum->exchanges_busy += stats->exchanges_busy;
 }
 
 void server_thread_publish(struct server_thread *thread)

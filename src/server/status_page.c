@@ -66,6 +66,8 @@ static void page_memory_nodes(struct server *server, FILE *out)
           "<th class=\"n\">pool</th><th class=\"n\">compute nodes</th><th class=\"n\">fenced</th></tr>",
           out);
     for (unsigned i = 0; i < server_memory_nodes(server); i++) {
+        if (!server_memory_is(server, i))
+            continue;
         struct server_memory_state state;
         struct memory_status_reply status;
         server_memory_state(server, i, &state, &status);
@@ -229,6 +231,10 @@ void status_page_memory(void *context, FILE *out)
     if (status.walk_threads) {
         row(out, "walks", status.walks_total);
         row(out, "walks that found the queue full", status.walk_busy_total);
+    }
+    if (status.walk_threads || status.merge_threads) {
+        row(out, "entries merged for compute nodes", status.merge_merged_total);
+        row(out, "requests to merge that found the queue full", status.merge_busy_total);
     }
     row(out, "command lists", status.lists_total);
     row(out, "commands", status.commands_total);

@@ -57,6 +57,7 @@ static int thread_set_up(struct server_thread *thread, struct error *error)
         if (!status && server->options.durable) {
             thread->fibers[i].changes = durable_writer(server->options.durable, thread->number);
             store_session_set_changed(thread->fibers[i].store, feed_mark, &thread->fibers[i].changes);
+            store_session_set_placed(thread->fibers[i].store, feed_mark_value);
         }
         if (!status)
             store_session_set_cancel(thread->fibers[i].store, fiber_cancelled, &thread->fibers[i]);
@@ -104,8 +105,11 @@ void server_thread_stop(void *argument)
     }
 }
 
-static void idle_clients_close(struct server_thread *thread, uint64_t now)
+/* By the time of this round, in which what clients had sent before has been read: they are not idle because
+ * this thread was not at work, or was kept from running, since then. */
+static void idle_clients_close(struct server_thread *thread)
 {
+    const uint64_t now = worker_round_ns(thread->worker);
     uint64_t timeout = atomic_load_relaxed(&thread->server->idle_timeout_s) * UINT64_C(1000000000);
     if (!timeout || now - thread->idle_checked_ns < 5 * SERVER_TICK_NS)
         return;
@@ -125,7 +129,8 @@ static void thread_tick(struct server_thread *thread)
     /* Acquire: see server.stopping. */
     if (atomic_load_acquire(&server->stopping))
         server_thread_stop(thread);
-    idle_clients_close(thread, now);
+    idle_clients_close(thread);
+    buffers_trim(thread);
     server_thread_publish(thread);
     if (thread->number)
         return;

@@ -17,7 +17,15 @@
 #define SERVER_TICK_NS UINT64_C(100000000)
 
 struct server_connection;
+#define BUFFERS_SIZES 4u /* to which a buffer doubles, and which the thread keeps: 32 to 256 KiB */
+
 struct server_fiber;
+
+/* Spare buffers of one size, for buffers.c. Each one's first bytes are the next one's address. */
+struct buffers_grown {
+    char *first;
+    unsigned count, least; /* least: so many were there at all times since the last trim */
+};
 
 struct server_thread {
     struct server *server;
@@ -37,6 +45,8 @@ struct server_thread {
     struct worker_hook hook;
     char **spare; /* blocks of buffers */
     unsigned spare_count;
+    struct buffers_grown grown[BUFFERS_SIZES];
+    size_t grown_bytes; /* of all in `grown` */
     bool stopping;
     uint64_t idle_checked_ns;
     /* Any thread, relaxed: an upper bound for the bytes of its largest connection that may be evicted: each

@@ -80,9 +80,12 @@ static int ask_status(struct audit *audit, uint16_t node, struct memory_status_r
 static int load_node(struct audit *audit, uint16_t node, struct memory_usage_reply *reply)
 {
     struct memory_status_reply status_reply;
+    if (!fabric_membership(tree_session_pool(audit->session)->fabric, node))
+        return 0; /* its account is empty: no link may lead there */
     int status = ask_status(audit, node, &status_reply);
     if (status)
         return status;
+    audit->report->memory_nodes++;
     audit->report->memory_nodes_kept += status_reply.kept != 0;
     audit->report->memory_nodes_disk += status_reply.durability >= FABRIC_KEPT_ON_DISK;
     audit->report->memory_nodes_always += status_reply.durability == FABRIC_KEPT_ON_DISK_ALWAYS;
@@ -97,8 +100,7 @@ int audit_load(struct audit *audit)
     audit->nodes = calloc(audit->node_count, sizeof *audit->nodes);
     int status = reply && audit->nodes ? 0 : audit_fail_memory(audit);
     audit_progress(audit, "asking the memory nodes");
-    audit->report->memory_nodes = audit->node_count;
-    audit->report->memory_nodes_kept = audit->report->memory_nodes_disk = 0;
+    audit->report->memory_nodes = audit->report->memory_nodes_kept = audit->report->memory_nodes_disk = 0;
     audit->report->memory_nodes_always = audit->report->memory_nodes_failed = 0;
     for (uint16_t node = 0; !status && node < audit->node_count; node++)
         status = load_node(audit, node, reply);
@@ -249,6 +251,8 @@ static int still_alone(struct audit *audit)
 {
     for (uint16_t node = 0; node < audit->node_count; node++) {
         struct memory_status_reply reply;
+        if (!fabric_membership(tree_session_pool(audit->session)->fabric, node))
+            continue;
         int status = ask_status(audit, node, &reply);
         if (status)
             return status;

@@ -77,7 +77,7 @@ int store_bulk_part(struct store_session *session, struct store_bulk *bulk, unsi
                     store_bulk_next_function *next, void *context)
 {
     struct part part = {.session = session, .next = next, .context = context};
-    store_begin(session);
+    store_begin_untimed(session);
     int status = tree_bulk_part(session->tree, bulk->tree, number, part_next, &part);
     if (part.error.code)
         return pool_fail(tree_session_pool(session->tree), part.error.code, "%s", part.error.text);
@@ -86,7 +86,7 @@ int store_bulk_part(struct store_session *session, struct store_bulk *bulk, unsi
 
 int store_bulk_finish(struct store_session *session, struct store_bulk *bulk)
 {
-    store_begin(session);
+    store_begin_untimed(session);
     int status = tree_bulk_finish(session->tree, bulk->tree);
     free(bulk);
     return status;

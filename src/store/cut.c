@@ -11,8 +11,8 @@
 #include "store/read.h"
 
 /* Writers are held for no longer than HOLD_NS at once; then they go on for four times as long, about, and it
- * is tried again. Where changes may wait for a log's commit or for another process it is twice as long behind
- * each HOLD_RAISE tries, up to HOLD_MOST_NS. */
+ * is tried again. Where changes may wait for a log's commit it is twice as long behind each HOLD_RAISE tries,
+ * up to HOLD_MOST_NS. */
 #define HOLD_NS          UINT64_C(5000000)
 #define HOLD_MOST_NS     UINT64_C(40000000)
 #define HOLD_RAISE       5u
@@ -180,7 +180,8 @@ static bool quiet(struct store_cuts *cuts)
     bool none = true;
     spinlock_lock(&cuts->lock);
     for (const struct store_guard *guard = cuts->guards; guard && none; guard = guard->next)
-        none = !atomic_load_acquire(&guard->changing); /* acquire: the change that has ended is there */
+        /* Acquire: the change that has ended is there. */
+        none = atomic_load_acquire(&guard->changing) != STORE_GUARD_ANNOUNCED;
     spinlock_unlock(&cuts->lock);
     return none;
 }
@@ -241,9 +242,8 @@ static bool hold_often(struct store_session *session, struct store_cut *cut, uin
     for (unsigned i = 0; i < tries; i++) {
         if (cut->owned && i && i % HOLD_RAISE == 0 && *most < HOLD_MOST_NS)
             *most *= 2;
-        /* Two processes that wait for each other's changes must not hold them at the same times for ever. */
         if (i)
-            task_sleep(4 * *most + (cut->owned ? random_below(&session->random, *most) : 0));
+            task_sleep(4 * *most);
         if (opening_begin(cuts) && hold(cut, *most))
             return true;
     }
@@ -483,7 +483,7 @@ int store_cut_next(struct store_session *session, struct store_cut *cut, uint64_
                         .entries = entries ? entries : 1,
                         .bytes = bytes ? bytes : 1};
     struct store_cursor cursor = {.session = session, .part = FORMAT_PART_VALUE};
-    store_begin(session);
+    store_begin_untimed(session);
     /* The cursor looks at it when it begins, before anything is passed. */
     range_from(cut, &cut->low, &cursor.range);
     int status = still_owned(session, cut);

@@ -28,7 +28,7 @@ struct store_cut;
 int store_cut_open(struct store_session *session, const struct tree_range *range, struct store_cut **cut);
 /* The same where other processes change keys of the index too: of a range that this process owns now, as part
  * of one range of the map. BANYAN_EFENCED: it does not. Writers are held for up to 40 ms at once, since a
- * change under way may wait for a log, or be made by another process. */
+ * change under way may wait for a log. Changes that wait for another process hold up nothing (B2). */
 int store_cut_open_owned(struct store_session *session, const struct tree_range *range,
                          struct store_cut **cut);
 /* Visits the next entries in key order, about as many or as many bytes as were asked for, at least one unless

@@ -10,10 +10,16 @@
 #include "store/cut_table.h"
 #include "tree/rights.h"
 
+/* WITHDRAWN: the change waits for another process, and makes nothing here before it is ANNOUNCED again. */
+enum store_guard_state { STORE_GUARD_IDLE, STORE_GUARD_ANNOUNCED, STORE_GUARD_WITHDRAWN };
+
 /* Of one session: whether a change of its is under way. In a list of the store. */
 struct store_guard {
     struct store_guard *previous, *next; /* under struct store_cuts's lock */
-    uint32_t changing;                   /* atomic: see guard.h */
+    uint32_t changing;                   /* enum store_guard_state; atomic: see guard.h */
+    const struct tree_item *items;       /* of a batch; NULL: the change is of one key, or there is none */
+    size_t count;
+    struct tree_announcer announcer; /* around waits for other processes; unused in a guest's */
 };
 
 enum store_cut_state { STORE_CUT_FREE, STORE_CUT_TAKEN, STORE_CUT_OPEN };
@@ -63,6 +69,10 @@ void store_cuts_init(struct store *store);
 void store_cuts_end(struct store *store);
 void store_guard_add(struct store_cuts *cuts, struct store_guard *guard);
 void store_guard_remove(struct store_cuts *cuts, struct store_guard *guard);
+/* The session's tree withdraws its announcements from now on, and announces changes again. */
+void store_guard_attach(struct store_session *session);
+/* No more; does nothing where they were never attached. */
+void store_guard_detach(struct store_session *session);
 /* What the store does around changes that its process makes for others (guest.c); the context is the store.
  */
 extern const struct tree_served store_served;

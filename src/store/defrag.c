@@ -13,7 +13,7 @@ int store_merge_step(struct store_session *session, struct store_merging *mergin
                      bool *ended)
 {
     struct tree_merge_report report = {0};
-    store_begin(session);
+    store_begin_untimed(session);
     int status = tree_merge_step(session->tree, session->store->tree, &merging->cursor, leaves, &report);
     merging->leaves += report.leaves;
     merging->merges += report.merges;
@@ -39,7 +39,7 @@ int store_defrag_begin(struct store_session *session, struct store_defrag *defra
 {
     int status = 0;
     assert(!defrag->evacuation);
-    store_begin(session);
+    store_begin_untimed(session);
     pool_session_begin(tree_session_pool(session->tree));
     defrag->cursor_length = 0;
     defrag->cut = false;
@@ -83,14 +83,37 @@ static bool goes_on(struct store_session *session, struct store_defrag *defrag)
     return pool_evacuation_chunks(defrag->evacuation) > 0;
 }
 
-/* What moving one key has come to, for the pass: 0 too where others may still find the room that it did not.
- */
+/* Whether the pass ends with it. */
+static bool ends(int status)
+{
+    return status == BANYAN_ENOSPC || store_relocation_unanswered(status);
+}
+
+/* What not being answered comes to, for the pass: 0 as long as the next attempt may be. */
+static int unanswered(struct store_defrag *defrag, int status)
+{
+    defrag->cut = true;
+    if (defrag->unanswered < STORE_DEFRAG_UNANSWERED_MAX)
+        defrag->unanswered++;
+    return defrag->unanswered < STORE_DEFRAG_UNANSWERED_MAX ? 0 : status;
+}
+
+/* What moving one key has come to, for the pass: 0 too where others may still find the room that it did not,
+ * or the owner that it did not. */
 static int entry_move(struct store_session *session, struct store_defrag *defrag,
                       const struct store_relocation *relocation, const struct store_entry *entry)
 {
+    struct store_defrag_counts *counts = &defrag->counts;
+    const uint64_t hits = counts->hits;
     int status = store_relocate(session, relocation, entry);
+    if (store_relocation_unanswered(status)) {
+        counts->misses++;
+        return unanswered(defrag, status);
+    }
+    if (counts->hits > hits) /* a miss may have asked nobody */
+        defrag->unanswered = 0;
     if (status == BANYAN_ENOSPC) {
-        defrag->counts.misses++;
+        counts->misses++;
         defrag->cut |= ++defrag->refused >= STORE_DEFRAG_REFUSED_MAX;
         return defrag->refused >= STORE_DEFRAG_REFUSED_MAX ? status : 0;
     }
@@ -103,9 +126,9 @@ static int batch_move(struct store_session *session, struct store_defrag *defrag
                       const struct store_relocation *relocation)
 {
     int status = 0;
-    for (uint32_t i = 0; i < session->batch->count && status != BANYAN_ENOSPC; i++) {
+    for (uint32_t i = 0; i < session->batch->count && !ends(status); i++) {
         int one = entry_move(session, defrag, relocation, &session->batch->entries[i]);
-        status = status && one != BANYAN_ENOSPC ? status : one ? one : status;
+        status = status && !ends(one) ? status : one ? one : status;
     }
     return status;
 }
@@ -125,6 +148,8 @@ int store_defrag_step(struct store_session *session, struct store_defrag *defrag
         uint32_t room = entries < STORE_BATCH_ENTRIES ? entries : STORE_BATCH_ENTRIES;
         status = store_cursor_next(&cursor, room);
         defrag->cut |= status != 0;
+        if (store_relocation_unanswered(status) && !(status = unanswered(defrag, status)))
+            continue; /* the same entries again */
         if (status)
             break;
         status = batch_move(session, defrag, &relocation);
@@ -135,7 +160,7 @@ int store_defrag_step(struct store_session *session, struct store_defrag *defrag
             defrag->cursor_length = cursor.last_length;
         }
     }
-    *done |= cursor.done || status == BANYAN_ENOSPC;
+    *done |= cursor.done || ends(status);
     if (*done) {
         pass_end(session, defrag, cursor.done && !defrag->cut);
         defrag->counts.passes++;

@@ -21,9 +21,12 @@ struct store_defrag_counts {
     uint64_t passes;
     uint64_t entries;      /* looked at */
     uint64_t hits, misses; /* blocks moved; not moved, since their key was changed meanwhile, or keys that
-                              found no room */
+                              found no room or whose owner did not answer */
     uint64_t key_hits, key_misses; /* keys of which something was moved; keys of which nothing had to be */
     uint64_t bytes;                /* of the blocks moved */
+    uint64_t unanswered; /* of the misses: values whose leaf's owner, or a memory node, did not answer; the
+                            next pass finds them */
+    uint64_t unknown;    /* of these: they are here or there, and blocks may be lost (S6) */
 };
 
 /*
@@ -43,13 +46,19 @@ int store_merge_step(struct store_session *session, struct store_merging *mergin
  * its blocks, and what smaller ones leave behind makes larger holes. */
 #define STORE_DEFRAG_REFUSED_MAX 1024u
 
+/* So many times in a row a pass is not answered, by owners of leaves or memory nodes, before it is over. Each
+ * time may take as long as an operation waits, and what does not answer is mostly one owner, which has the
+ * next key too. */
+#define STORE_DEFRAG_UNANSWERED_MAX 8u
+
 struct store_defrag {
     struct pool_evacuation *evacuation; /* NULL: nothing is being emptied */
     uint8_t cursor[FORMAT_KEY_MAX];     /* the last key looked at; cursor_length 0: a pass begins */
     size_t cursor_length;
     bool
         cut; /* the pass under way has not tried everything: it met an error that another pass may not meet */
-    uint32_t refused; /* its keys that found no room to move to */
+    uint32_t refused;    /* its keys that found no room to move to */
+    uint32_t unanswered; /* how often in a row it was not answered; the caller's, from pass to pass */
     uint64_t renewed_ns;
     struct store_defrag_counts counts;
     /* For tests: the blocks to move, instead of those that the evacuation names. Of a key's blocks it answers
@@ -62,9 +71,10 @@ struct store_defrag {
 int store_defrag_begin(struct store_session *session, struct store_defrag *defrag, bool *any);
 /* Looks at up to `entries` entries from the cursor on, and moves what lies in chunks being emptied. *done:
  * the pass has ended. BANYAN_ENOSPC: there is no room to move to, the pass is over too, before its time (some
- * keys may find no room while others, with smaller blocks, do). After another error the pass may go on; with
- * BANYAN_ECORRUPT it has passed over a damaged record. Chunks that a complete pass could not empty are left
- * alone until they have changed. */
+ * keys may find no room while others, with smaller blocks, do). BANYAN_EUNKNOWN, BANYAN_ENET,
+ * BANYAN_ETIMEOUT: owners of leaves, or memory nodes, have not answered so often in a row that the pass is
+ * over too. After another error the pass may go on; with BANYAN_ECORRUPT it has passed over a damaged record.
+ * Chunks that a complete pass could not empty are left alone until they have changed. */
 int store_defrag_step(struct store_session *session, struct store_defrag *defrag, uint32_t entries,
                       bool *done);
 /* Cuts the pass short: gives the chunks back, emptied or not, and a later pass may try them again. Nothing,

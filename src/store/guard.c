@@ -193,6 +193,41 @@ void store_guard_slow(struct store_session *session, const struct tree_item *ite
     }
 }
 
+static bool withdraw(void *context)
+{
+    struct store_session *session = context;
+    /* Relaxed: the session's own word. */
+    if (atomic_load_relaxed(&session->guard.changing) != STORE_GUARD_ANNOUNCED)
+        return false;
+    /* Release: of a batch an opener sees what has been changed already. */
+    atomic_store_release(&session->guard.changing, STORE_GUARD_WITHDRAWN);
+    return true;
+}
+
+static void announce_again(void *context, const void *key, size_t key_length)
+{
+    struct store_session *session = context;
+    const struct store_guard *guard = &session->guard;
+    const struct tree_item one = {.key = key, .key_length = key_length};
+    if (atomic_load_relaxed(&guard->changing) != STORE_GUARD_WITHDRAWN) /* relaxed: as in withdraw */
+        return;
+    if (!store_guard_enter(session))
+        store_guard_slow(session, guard->items ? guard->items : &one, guard->items ? guard->count : 1);
+}
+
+void store_guard_attach(struct store_session *session)
+{
+    session->guard.announcer = (struct tree_announcer){
+        .tree = session->store->tree, .withdraw = withdraw, .announce = announce_again, .context = session};
+    tree_session_add_announcer(session->tree, &session->guard.announcer);
+}
+
+void store_guard_detach(struct store_session *session)
+{
+    if (session->guard.announcer.context)
+        tree_session_remove_announcer(session->tree, &session->guard.announcer);
+}
+
 void store_guard_add(struct store_cuts *cuts, struct store_guard *guard)
 {
     spinlock_lock(&cuts->lock);

@@ -214,3 +214,18 @@ int store_layout_write(struct store_layout *layout, struct format_reference *ref
         store_layout_withdraw(layout);
     return status;
 }
+
+uint32_t store_layout_at_hand(struct store_layout *layout)
+{
+    struct store_session *session = layout->session;
+    const struct store_placed *placed = placed_of(layout);
+    uint32_t count = 0;
+    if (store_reserve(session, &session->at_hand, (layout->count + 1) * sizeof(struct fabric_command)))
+        return 0;
+    struct fabric_command *writes = (void *)session->at_hand.bytes;
+    writes[count++] = write_command(layout->header, session->output.bytes, layout->header_bytes);
+    for (uint32_t i = 0; i < layout->count; i++)
+        if (placed[i].bytes)
+            writes[count++] = write_command(placed[i].piece.block, placed[i].bytes, placed[i].piece.length);
+    return count;
+}

@@ -37,6 +37,9 @@ int store_layout_cut(struct store_layout *layout, const uint8_t *bytes, uint64_t
 /* Writes the new pieces and the header. After an error nothing is left to withdraw: the new blocks are
  * released, or kept back where the network failed. */
 int store_layout_write(struct store_layout *layout, struct format_reference *reference);
+/* Behind it, until the session's next layout: the WRITEs that were done, in session->at_hand; how many. 0: no
+ * memory. Their bytes are those that were given, and session->output. */
+uint32_t store_layout_at_hand(struct store_layout *layout);
 /* Releases the new blocks, to which no slot refers. */
 void store_layout_withdraw(struct store_layout *layout);
 

@@ -22,6 +22,7 @@ struct store_puts {
     struct tree_item slots[STORE_PUTS_MAX];
     struct store_raw new[STORE_PUTS_MAX];
     struct store_raw old[STORE_PUTS_MAX];
+    bool told[STORE_PUTS_MAX]; /* under the leaf's latch */
 };
 
 /* Checks an item's arguments. */
@@ -60,6 +61,15 @@ static bool puts_add(struct store_session *session, struct store_puts *puts, str
     return true;
 }
 
+static void puts_placed(void *context, struct tree_item *item)
+{
+    struct store_session *session = context;
+    struct store_puts *puts = session->puts;
+    const ptrdiff_t number = item - puts->slots;
+    puts->told[number] = session->changed_placed(session->changed_context, item->key, item->key_length,
+                                                 &puts->items[number]->value);
+}
+
 /* The status of an item's slot decides which of its records, the old or the new one, is freed (S3, S6). */
 static void puts_finish(struct store_session *session, struct store_puts *puts, uint32_t number)
 {
@@ -68,7 +78,8 @@ static void puts_finish(struct store_session *session, struct store_puts *puts, 
     struct store_raw *old = &puts->old[number];
     struct store_fresh *fresh = puts->record[number] >= 0 ? &puts->written[puts->record[number]].fresh : NULL;
     item->status = slot->status;
-    if (!item->status || item->status == BANYAN_EUNKNOWN) /* nothing else changes it */
+    if (!puts->told[number] &&
+        (!item->status || item->status == BANYAN_EUNKNOWN)) /* nothing else changes it */
         store_changed(session, item->key, item->key_length);
     if (fresh)
         store_fresh_written(session, fresh, slot->ahead_done);
@@ -103,12 +114,15 @@ static void puts_together(struct store_session *session, struct store_puts *puts
                                             .value = puts->new[i].bytes,
                                             .length = puts->new[i].length,
                                             .old = puts->old[i].bytes,
-                                            .ahead = fresh ? &fresh->ahead : NULL};
+                                            .ahead = fresh ? &fresh->ahead : NULL,
+                                            .placed = session->changed_placed ? puts_placed : NULL,
+                                            .placed_context = session};
+        puts->told[i] = false;
     }
     if (puts->count) {
         store_guard_begin_many(session, puts->slots, puts->count);
         tree_multi_put(session->tree, session->store->tree, puts->slots, puts->count);
-        store_guard_end(session);
+        store_guard_end_many(session);
     }
     for (uint32_t i = 0; i < puts->count; i++)
         puts_finish(session, puts, i);
@@ -147,7 +161,7 @@ static void puts_run(struct store_session *session, struct store_puts *puts, str
 int store_multi_put(struct store_session *session, struct store_item *items, size_t count)
 {
     int status = 0;
-    store_begin(session);
+    store_begin_untimed(session);
     session->puts_used = true;
     if (!session->puts) /* the session owns it: a simulated task may end within the call */
         session->puts = malloc(sizeof *session->puts);

@@ -15,7 +15,7 @@
 /* Bits of a memory node's number. */
 static unsigned node_bits(const struct store_session *session)
 {
-    unsigned nodes = fabric_capabilities(tree_session_pool(session->tree)->fabric)->memory_nodes, bits = 0;
+    unsigned nodes = fabric_memory_nodes_most(tree_session_pool(session->tree)->fabric), bits = 0;
     while (bits < PLACE_TAIL_BITS && (nodes - 1) >> bits)
         bits++;
     return bits;

@@ -10,11 +10,26 @@
 #include "store/read.h"
 #include "tree/logging.h"
 
+/* A put whose value is told under the leaf's latch. */
+struct told {
+    struct store_session *session;
+    const struct store_value *value;
+    bool told;
+};
+
+static void put_placed(void *context, struct tree_item *item)
+{
+    struct told *told = context;
+    const struct store_session *session = told->session;
+    told->told = session->changed_placed(session->changed_context, item->key, item->key_length, told->value);
+}
+
 int store_put_now(struct store_session *session, const void *key, size_t key_length,
                   const struct store_value *value)
 {
     struct store_raw put, *seen = &session->seen;
     struct store_fresh fresh = {.travels = false};
+    struct told told = {session, value, false};
     bool record = !store_slot_fits(session->store, value->length, value->expires);
     int status = value->bytes || !value->length ? store_length_check(session, value->length)
                                                 : pool_fail(tree_session_pool(session->tree), BANYAN_EINVAL,
@@ -30,18 +45,21 @@ int store_put_now(struct store_session *session, const void *key, size_t key_len
         store_slot_record(&put, &fresh.reference);
     else
         store_slot_inline(&put, value);
+    tree_session_at_hand(session->tree, (void *)session->at_hand.bytes, fresh.at_hand);
     struct tree_item item = {.key = key,
                              .key_length = key_length,
                              .value = put.bytes,
                              .length = put.length,
                              .old = seen->bytes,
-                             .ahead = fresh.travels ? &fresh.ahead : NULL};
+                             .ahead = fresh.travels ? &fresh.ahead : NULL,
+                             .placed = session->changed_placed ? put_placed : NULL,
+                             .placed_context = &told};
     store_guard_begin(session, key, key_length);
     status = tree_put(session->tree, session->store->tree, &item);
     store_guard_end(session);
     store_fresh_written(session, &fresh, item.ahead_done);
     /* Nothing else changes it: what is refused may be no key at all. */
-    if (!status || status == BANYAN_EUNKNOWN)
+    if (!told.told && (!status || status == BANYAN_EUNKNOWN))
         store_changed(session, key, key_length);
     if (!status) {
         seen->present = item.existed;
@@ -52,13 +70,14 @@ int store_put_now(struct store_session *session, const void *key, size_t key_len
     } else if (record && status != BANYAN_EUNKNOWN) { /* S6 */
         store_fresh_free(session, key, key_length, &fresh, status);
     }
+    tree_session_at_hand(session->tree, NULL, 0);
     return status;
 }
 
 int store_put(struct store_session *session, const void *key, size_t key_length, const void *bytes,
               size_t length, uint64_t expires)
 {
-    store_begin(session);
+    store_begin_untimed(session);
     return store_put_now(session, key, key_length,
                          &(struct store_value){.bytes = bytes, .length = length, .expires = expires});
 }

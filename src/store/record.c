@@ -88,14 +88,18 @@ void store_fresh_free(struct store_session *session, const void *key, size_t key
 }
 
 static int write_pieces(struct store_session *session, const void *key, size_t key_length,
-                        const struct store_value *value, struct format_reference *reference)
+                        const struct store_value *value, struct store_fresh *fresh)
 {
     struct store_layout layout;
     store_layout_begin(&layout, session, key, key_length, value->expires);
     int status = store_layout_cut(&layout, value->bytes, value->length, format_record_grain(value->length));
+    if (status) {
+        store_layout_withdraw(&layout);
+        return status;
+    }
+    status = store_layout_write(&layout, &fresh->reference);
     if (!status)
-        return store_layout_write(&layout, reference);
-    store_layout_withdraw(&layout);
+        fresh->at_hand = store_layout_at_hand(&layout);
     return status;
 }
 
@@ -118,7 +122,7 @@ int store_record_prepare(struct store_session *session, const void *key, size_t 
         if (status != BANYAN_ENOSPC || !pieces_help(key_length, value->length))
             return status;
     }
-    return write_pieces(session, key, key_length, value, &fresh->reference);
+    return write_pieces(session, key, key_length, value, fresh);
 }
 
 int store_record_prepare_many(struct store_session *session, struct store_new_record *records, uint32_t count)

@@ -21,7 +21,8 @@ enum store_sink {
 struct store_fresh {
     struct format_reference reference;
     struct fabric_command ahead; /* if it travels */
-    bool travels; /* it lies in one block, which is written with the change that refers to it */
+    bool travels;     /* it lies in one block, which is written with the change that refers to it */
+    uint32_t at_hand; /* so many WRITEs in session->at_hand have written it, whose bytes stay; 0: not known */
 };
 /* A value that is format_record_long, or finds no block of its size, is written in pieces: one round trip for
  * each STORE_TRANSFER_MAX blocks. Another costs none, and stands in session->output, which must stay until

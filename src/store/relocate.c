@@ -1,8 +1,8 @@
 /*
- * relocate.c - see relocate.h. What is moved is written anew, with the same bytes and expiry, and takes the
- * place of the old if the slot still holds what was read (S5): so whatever another operation did meanwhile
- * stands. Then the old blocks are freed, by this operation alone (S3); if the outcome of the exchange is
- * unknown, neither (S6).
+ * relocate.c - see relocate.h. A record that moves is written anew, with the same bytes and expiry, and takes
+ * the place of the old if the slot still holds what was read (S5): so a change that another operation made
+ * meanwhile stands. Then the old blocks are freed, by this operation alone (S3); if the outcome of the
+ * exchange is unknown, neither (S6).
  *
  * A value that need not be in pieces is written as a whole, into one block if there is one. Of others only
  * the pieces move that are to, with the header that names them; those that follow each other become as few as
@@ -250,6 +250,11 @@ static int key_move(const struct move *move)
     return status;
 }
 
+bool store_relocation_unanswered(int status)
+{
+    return status == BANYAN_EUNKNOWN || status == BANYAN_ENET || status == BANYAN_ETIMEOUT;
+}
+
 int store_relocate(struct store_session *session, const struct store_relocation *relocation,
                    const struct store_entry *entry)
 {
@@ -270,11 +275,13 @@ int store_relocate(struct store_session *session, const struct store_relocation 
             move.more = false;
             status = record_move(&move);
         } while (!status && move.more);
-        if (status == STORE_STALE) { /* whatever changed the slot has dealt with the old record */
+        if (status == STORE_STALE) { /* the change of the slot has dealt with the old record */
             counts->misses++;
             status = 0;
         }
     }
+    counts->unanswered += store_relocation_unanswered(status);
+    counts->unknown += status == BANYAN_EUNKNOWN;
     counts->key_hits += counts->hits > hits;
     counts->key_misses += !status && counts->hits == hits;
     return status;

@@ -47,6 +47,7 @@ int store_session_create(struct store_session **out, struct store *store, struct
     session->tree = tree;
     store_session_seed(session, random_entropy());
     store_guard_add(&store->cuts, &session->guard);
+    store_guard_attach(session);
     *out = session;
     return 0;
 }
@@ -64,6 +65,7 @@ void store_session_buffers_free(struct store_session *session)
     buffer_free(session, &session->header);
     buffer_free(session, &session->pieces);
     buffer_free(session, &session->placed);
+    buffer_free(session, &session->at_hand);
     free(session->transfer);
     free(session->batch);
     free(session->puts);
@@ -77,6 +79,7 @@ void store_session_destroy(struct store_session *session)
     if (!session)
         return;
     store_guard_remove(&session->store->cuts, &session->guard);
+    store_guard_detach(session);
     if (session->saver)
         store_session_buffers_free(session->saver);
     free(session->saver);
@@ -88,6 +91,11 @@ void store_session_set_changed(struct store_session *session, store_changed_func
 {
     session->changed = changed;
     session->changed_context = context;
+}
+
+void store_session_set_placed(struct store_session *session, store_placed_function *placed)
+{
+    session->changed_placed = placed;
 }
 
 void store_session_set_cancel(struct store_session *session, bool (*cancelled)(void *context), void *context)
@@ -144,11 +152,16 @@ int store_turn(struct store_session *session, unsigned round)
     return 0;
 }
 
-uint64_t store_begin(struct store_session *session)
+void store_begin_untimed(struct store_session *session)
 {
     store_session_rest(session);
     if (++session->calls >= CALLS_A_WHILE)
         session_shrink(session);
+}
+
+uint64_t store_begin(struct store_session *session)
+{
+    store_begin_untimed(session);
     return session->store->now(session->store->clock_context);
 }
 

@@ -54,6 +54,7 @@ struct store_session {
     struct store_buffer value, output;
     struct store_buffer header;         /* the record header read last */
     struct store_buffer pieces, placed; /* of the headers read and written last: pieces.h, layout.c */
+    struct store_buffer at_hand;        /* WRITEs of the value in pieces that was written last */
     struct store_arena arena;
     size_t held, counted; /* bytes of the buffers and the arena; how many of them stats.memory counts */
     struct store_transfer *transfer; /* owned, as batch and puts are; freed when not needed for a while */
@@ -62,7 +63,8 @@ struct store_session {
     struct store_raw seen;            /* the slot that the operation under way is about */
     bool (*cancelled)(void *context); /* NULL: never */
     void *cancel_context;
-    store_changed_function *changed; /* NULL: nothing is told */
+    store_changed_function *changed;       /* NULL: nothing is told */
+    store_placed_function *changed_placed; /* NULL: never; its context is that of `changed` */
     void *changed_context;
     struct store_guard guard;
     struct store_session *saver; /* owned; NULL: not needed yet. See guard.c */
@@ -78,6 +80,8 @@ struct store_session {
 int store_turn(struct store_session *session, unsigned round);
 /* Every public call begins with this: it ends the results of the call before. Returns the time. */
 uint64_t store_begin(struct store_session *session);
+/* The same for a call that judges no expiry, so that it reads no clock. */
+void store_begin_untimed(struct store_session *session);
 /* The buffer loses its content if it has to grow. BANYAN_ENOMEM. */
 int store_reserve(struct store_session *session, struct store_buffer *buffer, size_t bytes);
 /* The same, and the content stays. */

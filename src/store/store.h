@@ -32,6 +32,7 @@
 
 struct owner;
 struct store;
+struct store_value;
 struct store_session;
 
 /* ---- life ---- */
@@ -78,6 +79,14 @@ void store_session_set_cancel(struct store_session *session, bool (*cancelled)(v
  * that were moved and are the same. NULL, the default: nothing is told. */
 typedef void store_changed_function(void *context, const void *key, size_t key_length);
 void store_session_set_changed(struct store_session *session, store_changed_function *changed, void *context);
+/* Called in its stead, with its context, where the session knows the value that the key has got, and nothing
+ * else has changed the key since: under the latch of the key's leaf. So of one key these calls of all
+ * sessions come in the order of its changes. It must not suspend, nor use any store, and takes some hundred
+ * instructions at most. False: it has noted nothing, and `changed` is called when the latch is free. NULL,
+ * the default: that is always so. */
+typedef bool store_placed_function(void *context, const void *key, size_t key_length,
+                                   const struct store_value *value);
+void store_session_set_placed(struct store_session *session, store_placed_function *placed);
 /* Ends the results of the last call, and frees their memory if it is large, as the next call would do too. */
 void store_session_rest(struct store_session *session);
 /* For simulations: the session's stamps of records and random waits come from this seed. No two sessions of

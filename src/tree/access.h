@@ -72,15 +72,23 @@ struct tree_access {
     void (*prefetch)(const struct tree_spot *spot, const struct format_bucket *bucket);
     /* The bucket was read without a right: counts what the list would have cost. */
     void (*count_read)(struct tree_session *session, const struct tree *tree);
+    /* So many leaves were found for a scan, on one memory node or several: the same for their lists. */
+    void (*count_leaves)(struct tree_session *session, const struct tree *tree, uint32_t count);
+    /* Has the leaf keep the order of its entries as a scan has found it (format/leaf.h), so many bytes of it.
+     * Nothing happens where the right to the leaf is not free at once, or the leaf is not live any more. */
+    void (*keep_order)(struct tree_session *session, const struct tree *tree, struct format_link link,
+                       const uint8_t *numbers, uint32_t count);
     /* Takes the right to change what was found; false: not free at once. Until it is given up the task must
      * not suspend. */
     bool (*enter)(struct tree_session *session, struct tree_spot *spot);
     /* Gives it up with nothing done, and counts nothing. */
     void (*abandon)(struct tree_spot *spot);
     /* Stores `length` bytes of `image` at their place in the leaf, visible to all before the right is given
-     * up; 0: none. Counts what the lists would have cost that read header and bucket and write this. */
+     * up; 0: none. With `placed` (may be NULL) that is called in between. Counts what the lists would have
+     * cost that read header and bucket and write this. */
     void (*leave)(struct tree_session *session, const struct tree *tree, struct tree_spot *spot,
-                  const uint8_t *image, uint32_t offset, uint32_t length);
+                  const uint8_t *image, uint32_t offset, uint32_t length, tree_placed_function *placed,
+                  void *context);
 };
 
 extern const struct tree_access tree_access_one_sided, tree_access_owned, tree_access_direct;

@@ -15,6 +15,7 @@
 #include "tree/access_direct.h"
 
 #include "base/atomic.h"
+#include "format/verdict.h"
 #include "tree/index.h"
 #include "tree/session.h"
 
@@ -43,6 +44,13 @@ void tree_direct_count_read(struct tree_session *session, const struct tree *tre
     list_count(session->pool.cost, 1, tree->layout.bucket_bytes, 0, 0);
 }
 
+void tree_direct_count_leaves(struct tree_session *session, const struct tree *tree, uint32_t count)
+{
+    list_count(session->pool.cost, count, count * tree->layout.used_bytes, 0, 0);
+    if (session->pool.cost)
+        session->pool.cost->lists += count - 1; /* each leaf's list is one, and they are one round trip */
+}
+
 bool tree_direct_find(struct tree_session *session, struct tree *tree, gaddr leaf, bool change,
                       struct tree_spot *spot)
 {
@@ -65,6 +73,26 @@ void tree_direct_prefetch(const struct tree_spot *spot, const struct format_buck
     const uint8_t *end = spot->bytes + bucket->offset + bucket->bytes;
     for (const uint8_t *line = spot->bytes + (bucket->offset & ~63u); line < end; line += 64)
         __builtin_prefetch(line);
+}
+
+void tree_direct_keep_order(struct tree_session *session, const struct tree *tree, struct format_link link,
+                            const uint8_t *numbers, uint32_t count)
+{
+    const struct format_layout *layout = &tree->layout;
+    struct format_header header;
+    uint8_t image[FORMAT_HEADER_FIXED + 2 * FORMAT_KEY_MAX + 64]; /* headers are whole cache lines */
+    uint8_t *bytes = fabric_window(session->pool.fabric, link.address, layout->geometry.leaf_bytes);
+    /* Of memory that outlives the process scans change nothing, since it may have to be written to a disk. */
+    if (!bytes || fabric_stages(session->pool.fabric))
+        return;
+    struct tree_lock_shard *latch = tree_latch_try(session, link.address);
+    if (!latch)
+        return;
+    /* While it is live the bytes are the leaf's, and it cannot die under the latch. */
+    format_header_copy(layout, image, bytes);
+    if (format_node_verdict(layout, image, link, tree->index, 0, &header) == FORMAT_LIVE)
+        atomic_copy_to(bytes + layout->used_bytes, numbers, count);
+    tree_latch_leave(latch, false); /* nobody relies on what was stored */
 }
 
 bool tree_direct_enter(struct tree_session *session, struct tree_spot *spot)
@@ -92,10 +120,13 @@ static void leaf_store(const struct tree_session *session, const struct tree_spo
 }
 
 void tree_direct_leave(struct tree_session *session, const struct tree *tree, struct tree_spot *spot,
-                       const uint8_t *image, uint32_t offset, uint32_t length)
+                       const uint8_t *image, uint32_t offset, uint32_t length, tree_placed_function *placed,
+                       void *context)
 {
     if (length)
         leaf_store(session, spot, image, offset, length);
+    if (placed)
+        placed(context);
     tree_latch_leave(spot->latch, length);
     list_count(session->pool.cost, 2, tree->layout.header_bytes + tree->layout.bucket_bytes, 0, 0);
     if (length)

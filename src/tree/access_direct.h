@@ -8,9 +8,13 @@ bool tree_direct_find(struct tree_session *session, struct tree *tree, gaddr lea
                       struct tree_spot *spot);
 void tree_direct_prefetch(const struct tree_spot *spot, const struct format_bucket *bucket);
 void tree_direct_count_read(struct tree_session *session, const struct tree *tree);
+void tree_direct_count_leaves(struct tree_session *session, const struct tree *tree, uint32_t count);
+void tree_direct_keep_order(struct tree_session *session, const struct tree *tree, struct format_link link,
+                            const uint8_t *numbers, uint32_t count);
 bool tree_direct_enter(struct tree_session *session, struct tree_spot *spot);
 void tree_direct_abandon(struct tree_spot *spot);
 void tree_direct_leave(struct tree_session *session, const struct tree *tree, struct tree_spot *spot,
-                       const uint8_t *image, uint32_t offset, uint32_t length);
+                       const uint8_t *image, uint32_t offset, uint32_t length, tree_placed_function *placed,
+                       void *context);
 
 #endif

@@ -1,7 +1,8 @@
 /*
  * apply.c - Merging: entries of the table go to their leaves (L5 of docs/internals/log.md), by the ways that
  * changes of owned ranges go anyway: batches of puts (multi.c), and deletes one by one. Two round trips for
- * the puts of a share. What a merging takes out of a slot is released to the layer above.
+ * the puts of a share; or one for all of it, where memory nodes do it (merging.c). What a merging takes out
+ * of a slot is released to the layer above.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "tree/index.h"
 #include "tree/leaf.h"
 #include "tree/logged.h"
+#include "tree/merging.h"
 
 /* ---- one entry ---- */
 
@@ -95,6 +97,7 @@ struct tree_apply {
     struct unmerged_merge merges[TREE_LOG_APPLY_MAX];
     struct tree_item items[TREE_LOG_APPLY_MAX];
     uint8_t old[TREE_LOG_APPLY_MAX][FORMAT_VALUE_MAX];
+    struct tree_merged merged[TREE_LOG_APPLY_MAX]; /* by memory nodes */
 };
 
 static void apply_puts(struct tree_session *session, struct tree *tree, struct tree_apply *apply,
@@ -103,16 +106,27 @@ static void apply_puts(struct tree_session *session, struct tree *tree, struct t
     uint32_t puts = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct unmerged_merge *merge = &apply->merges[i];
-        if (!merge->deleted)
-            apply->items[puts++] = (struct tree_item){.key = merge->key.bytes,
-                                                      .key_length = merge->key.length,
-                                                      .value = merge->value,
-                                                      .length = merge->length,
-                                                      .old = apply->old[i],
-                                                      .met = merge->met};
+        if (!merge->deleted && !apply->merged[i].ended)
+            apply->items[puts++] =
+                (struct tree_item){.key = merge->key.bytes,
+                                   .key_length = merge->key.length,
+                                   .value = merge->value,
+                                   .length = merge->length,
+                                   .old = apply->old[i],
+                                   .met = merge->met,
+                                   .leaf = apply->merged[i].located ? &apply->merged[i].leaf : NULL};
     }
     if (puts)
         (void)tree_multi_put(session, tree, apply->items, puts); /* each item has its status */
+}
+
+/* A memory node has merged the entry, or may have. */
+static int apply_merged(struct tree_session *session, struct tree *tree, const struct unmerged_merge *merge,
+                        const struct tree_merged *merged)
+{
+    if (!merged->status && merged->existed)
+        release(session, tree, merge, merged->old, merged->old_length);
+    return merged->status;
 }
 
 static int apply_delete(struct tree_session *session, struct tree *tree, const struct unmerged_merge *merge)
@@ -138,13 +152,15 @@ static uint32_t apply_take(struct tree_session *session, struct unmerged *table,
     return count;
 }
 
-static void apply_tell(struct tree_log_walk *walk, uint64_t least, uint32_t done, uint32_t merged)
+static void apply_tell(struct tree_log_walk *walk, uint64_t least, uint32_t done, uint32_t merged,
+                       uint32_t there)
 {
     spinlock_lock(&walk->lock);
     if (least < walk->least)
         walk->least = least;
     walk->done += done;
     walk->merged += merged;
+    walk->there += there;
     spinlock_unlock(&walk->lock);
 }
 
@@ -153,7 +169,7 @@ int tree_log_apply(struct tree_session *session, struct tree *tree, struct tree_
 {
     struct unmerged *table = tree_log_table(tree);
     uint64_t least = UINT64_MAX;
-    uint32_t merged = 0;
+    uint32_t merged = 0, by_nodes = 0;
     int first = 0;
     if (!table) {
         spinlock_lock(&walk->lock);
@@ -170,21 +186,26 @@ int tree_log_apply(struct tree_session *session, struct tree *tree, struct tree_
         return pool_fail_memory(&session->pool);
     const uint32_t count = apply_take(session, table, walk, apply->merges, limit);
     session->through = session->draining = true;
+    tree_merges_ask(session, tree, apply->merges, count, apply->merged);
     apply_puts(session, tree, apply, count);
     for (uint32_t i = 0, put = 0; i < count; i++) {
         struct unmerged_merge *merge = &apply->merges[i];
-        const struct tree_item *item = merge->deleted ? NULL : &apply->items[put++];
-        int status = item ? item->status : apply_delete(session, tree, merge);
+        const struct tree_merged *there = &apply->merged[i];
+        const struct tree_item *item = merge->deleted || there->ended ? NULL : &apply->items[put++];
+        int status = there->ended ? apply_merged(session, tree, merge, there)
+                     : item       ? item->status
+                                  : apply_delete(session, tree, merge);
         if (!status && item && item->existed)
             release(session, tree, merge, item->old, item->old_length);
         if (status && merge->sequence < least)
             least = merge->sequence;
         merged += !status;
+        by_nodes += there->ended && !status;
         first = first ? first : status;
         merging_end(session, tree, merge, status);
     }
     session->through = session->draining = false;
-    apply_tell(walk, least, count, merged);
+    apply_tell(walk, least, count, merged, by_nodes);
     return first;
 }
 

@@ -161,7 +161,7 @@ int tree_border_make(struct tree_session *session, struct tree *tree, const void
         return status;
     do {
         status = border_enter(&border);
-        if (tree_again(session, &status))
+        if (tree_again(session, tree, &status))
             status = TREE_ANEW;
     } while (tree_turn_again(session, tree, &turn, &status));
     /* The leaf may be split, and no operation tells of it. */

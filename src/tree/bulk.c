@@ -41,8 +41,7 @@ struct part {
     struct format_header header;          /* of it; fences point to `lower` */
     struct format_key_copy lower, newest; /* its fence; the part's last key */
     bool taken, begun, done;
-    unsigned number;
-    uint32_t run, runs; /* leaves of the subtree at hand; subtrees begun */
+    uint32_t run; /* leaves of the subtree at hand */
 };
 
 struct tree_bulk {
@@ -96,7 +95,7 @@ static int execute(struct tree_session *session, struct fabric_command *command)
     int status;
     do
         status = pool_execute(&session->pool, gaddr_node(command->address), command, 1);
-    while (tree_again(session, &status));
+    while (tree_again(session, NULL, &status));
     return status;
 }
 
@@ -254,7 +253,7 @@ static int blocks_make(struct loader *loader, gaddr leaf)
         do
             status = tree_key_blocks_write(loader->session, loader->entries + loader->carried,
                                            loader->count - loader->carried);
-        while (tree_again(loader->session, &status));
+        while (tree_again(loader->session, NULL, &status));
     loader->carried = made;
     return status;
 }
@@ -268,8 +267,8 @@ static void pending_blocks_release(struct loader *loader)
                                loader->entries[i].key.length);
 }
 
-/* Where subtrees are placed, a leaf goes beside the one before it, until a subtree is full; then the next
- * memory node has its turn. Parts that are loaded side by side begin on different ones. */
+/* Where subtrees are placed, a leaf goes beside the one before it, until a subtree is full; then another one
+ * begins, as after a split. Parts that are loaded side by side begin on different memory nodes. */
 static int leaf_allocate(struct loader *loader, gaddr *leaf)
 {
     struct pool_session *pool = &loader->session->pool;
@@ -281,10 +280,12 @@ static int leaf_allocate(struct loader *loader, gaddr *leaf)
     if (part->begun && part->run < loader->bulk->per_subtree) {
         node = gaddr_node(part->leaves.items[part->leaves.count - 1].link.address);
     } else {
-        node = (uint16_t)((part->number + part->runs++) % pool->memory_nodes);
+        node = tree_subtree_home(loader->session, tree);
         part->run = 0;
     }
     part->run++;
+    if (node == POOL_ANY_NODE)
+        return pool_allocate(pool, node, tree_node_bytes(tree, 0), leaf);
     return pool_allocate_beside(pool, node, tree_node_bytes(tree, 0), leaf);
 }
 
@@ -307,7 +308,7 @@ static int leaf_close(struct loader *loader)
         do
             status = tree_leaf_build(session, layout, gaddr_node(link.address), TAG_TRIES, TAG_TRIES, &header,
                                      loader->entries, count, session->image.bytes, &fits);
-        while (tree_again(session, &status));
+        while (tree_again(session, NULL, &status));
         count -= !status && !fits;
     }
     link.tag = header.tag;
@@ -371,7 +372,6 @@ int tree_bulk_part(struct tree_session *session, struct tree_bulk *bulk, unsigne
                          bulk->tree->name);
     struct loader loader = {.session = session, .bulk = bulk, .part = &bulk->part[number]};
     loader.part->taken = true;
-    loader.part->number = number;
     int status = tree_begin(session, bulk->tree);
     if (!status)
         status = loader_init(&loader);
@@ -502,7 +502,7 @@ static int level_build(struct tree_session *session, struct tree_bulk *bulk, uin
             break;
         do
             status = pool_take_tag(&session->pool, gaddr_node(link.address), &link.tag);
-        while (tree_again(session, &status));
+        while (tree_again(session, NULL, &status));
         if (!status)
             status = child_append(session, nodes, link, entries[0].key);
         if (status)
@@ -622,7 +622,7 @@ int tree_bulk_finish(struct tree_session *session, struct tree_bulk *bulk)
     if (!status && anything)
         do {
             status = root_replace(session, tree, levels[top].items[0].link, top);
-            if (tree_again(session, &status))
+            if (tree_again(session, tree, &status))
                 status = TREE_ANEW;
         } while (tree_turn_again(session, tree, &turn, &status));
     if (status && status != BANYAN_EUNKNOWN) {

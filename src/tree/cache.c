@@ -25,6 +25,7 @@
 #define SLAB_LARGE    (UINT64_C(2) << 20) /* a huge page, where the system has them: for caches worth one */
 #define EVICTIONS_MAX 4u                  /* for one installation */
 #define HITS_MAX      15u
+#define FORGET_STEP   64u /* frames that are looked at under the lock */
 #define FRAMES_MIN    16u /* whatever the limit: a few paths must fit */
 #define ROOM_UNIT     64u /* frames' memory is given in such units */
 #define ROOMS_MAX     512u
@@ -55,8 +56,8 @@ struct tree_cache {
 
 /* A frame never needs more than this: FORMAT_ENTRIES_MAX entries, a node's bytes of keys, the upper fence
  * key. */
-_Static_assert(sizeof(struct tree_frame) + FORMAT_ENTRIES_MAX * (8 + 8 + TREE_FRAME_LINK_BYTES + 2) + 4096 +
-                       FORMAT_KEY_MAX + 64 <=
+_Static_assert(sizeof(struct tree_frame) + FORMAT_ENTRIES_MAX * (8 + 8 + TREE_FRAME_LINK_BYTES + 2) + 64 +
+                       4096 + FORMAT_KEY_MAX + 64 <=
                    (ROOMS_MAX - 1) * ROOM_UNIT,
                "rooms for all frames");
 
@@ -79,14 +80,20 @@ static uint32_t keys_size(const struct format_layout *layout, const struct forma
     return bytes;
 }
 
+/* Whole lines of heads. */
+static uint32_t heads_room(uint32_t count)
+{
+    return (count + TREE_HEADS_LINE - 1) / TREE_HEADS_LINE * TREE_HEADS_LINE;
+}
+
 /* What a frame of this node takes, in units; ROOMS_MAX or more only where keys lie upon each other. */
 static uint32_t frame_room(const struct format_layout *layout, const struct format_header *header,
                            const struct format_entry *entries)
 {
-    uint32_t entry = sizeof(uint64_t) + TREE_FRAME_LINK_BYTES +
-                     (header->level > 1 ? (uint32_t)sizeof(struct tree_frame *) : 0);
-    uint32_t bytes =
-        (uint32_t)sizeof(struct tree_frame) + header->count * entry + keys_size(layout, header, entries);
+    uint32_t entry = TREE_FRAME_LINK_BYTES + (header->level > 1 ? (uint32_t)sizeof(struct tree_frame *) : 0);
+    uint32_t bytes = (uint32_t)sizeof(struct tree_frame) +
+                     heads_room(header->count) * (uint32_t)sizeof(uint64_t) + header->count * entry +
+                     keys_size(layout, header, entries);
     return (bytes + ROOM_UNIT - 1) / ROOM_UNIT;
 }
 
@@ -287,7 +294,8 @@ static void frame_build(const struct format_layout *layout, struct tree_frame *f
 {
     const uint16_t room = frame->room;
     memset(frame, 0, sizeof *frame);
-    struct tree_frame **children = (struct tree_frame **)(frame->heads + header->count);
+    const uint32_t heads = heads_room(header->count);
+    struct tree_frame **children = (struct tree_frame **)(frame->heads + heads);
     uint8_t *links = (uint8_t *)(children + (header->level > 1 ? header->count : 0));
     uint8_t *keys = links + header->count * TREE_FRAME_LINK_BYTES;
     frame->room = room;
@@ -305,6 +313,8 @@ static void frame_build(const struct format_layout *layout, struct tree_frame *f
         memcpy(links + i * TREE_FRAME_LINK_BYTES, &entries[i].link.address, 8);
         memcpy(links + i * TREE_FRAME_LINK_BYTES + 8, &entries[i].link.tag, 4);
     }
+    for (uint32_t i = header->count; i < heads; i++)
+        frame->heads[i] = UINT64_MAX;
     if (!frame->whole)
         keys_copy(layout, header, entries, keys);
     frame->links = links;
@@ -345,13 +355,7 @@ uint32_t tree_frame_search(const struct format_layout *layout, const struct tree
             return frame->count - 1u;
     }
     uint64_t head = head_behind(key, skip);
-    /* How many entries have a head below (low) the key's, without a branch that the CPU could guess wrong. */
-    uint32_t low = 0, span = frame->count;
-    while (span > 1) {
-        uint32_t half = span / 2;
-        low = frame->heads[low + half] <= head ? low + half : low;
-        span -= half;
-    }
+    uint32_t low = tree_heads_search(frame->heads, frame->count, head);
     /* Equal heads do not settle it, unless the head is the whole key. */
     if (frame->whole && !before && key.length >= 8)
         return low;
@@ -494,23 +498,21 @@ static void share_keep(struct tree_cache *cache, struct epoch_slot *slot)
     }
 }
 
-/* The frame that an image makes: what it takes, in units. 0: the node is malformed. */
-static uint32_t frame_decode(const struct format_layout *layout, const uint8_t *image,
-                             struct format_header *header, struct format_entry *entries)
+static bool frame_decode(const struct format_layout *layout, const uint8_t *image,
+                         struct format_header *header, struct format_entry *entries)
 {
-    if (!format_header_decode(layout, image, header) || !header->level ||
-        !format_internal_decode(layout, image, header, entries))
-        return 0;
-    uint32_t room = frame_room(layout, header, entries);
-    return room < ROOMS_MAX ? room : 0;
+    return format_header_decode(layout, image, header) && header->level &&
+           format_internal_decode(layout, image, header, entries);
 }
 
 struct tree_frame *tree_frame_create(const struct format_layout *layout, gaddr address, const uint8_t *image,
                                      struct format_entry *entries)
 {
     struct format_header header;
-    uint32_t room = frame_decode(layout, image, &header, entries);
-    struct tree_frame *frame = room ? aligned_alloc(ROOM_UNIT, room * ROOM_UNIT) : NULL;
+    if (!frame_decode(layout, image, &header, entries))
+        return NULL;
+    const uint32_t room = frame_room(layout, &header, entries);
+    struct tree_frame *frame = room < ROOMS_MAX ? aligned_alloc(ROOM_UNIT, room * ROOM_UNIT) : NULL;
     if (!frame)
         return NULL;
     frame->room = (uint16_t)room;
@@ -535,20 +537,27 @@ bool tree_cache_has_room(const struct tree_cache *cache, uint64_t bytes)
 bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr address,
                         const uint8_t *image, struct format_entry *entries)
 {
-    struct tree_frame *gone[EVICTIONS_MAX + 1];
     struct format_header header;
+    return frame_decode(cache->layout, image, &header, entries) &&
+           tree_cache_install_entries(cache, slot, address, &header, entries);
+}
+
+bool tree_cache_install_entries(struct tree_cache *cache, struct epoch_slot *slot, gaddr address,
+                                const struct format_header *header, const struct format_entry *entries)
+{
+    struct tree_frame *gone[EVICTIONS_MAX + 1];
     uint32_t count = 0;
-    uint32_t room = frame_decode(cache->layout, image, &header, entries);
-    if (!room)
+    const uint32_t room = frame_room(cache->layout, header, entries);
+    if (room >= ROOMS_MAX)
         return false;
-    if (!tree_cache_keeps(cache, header.level))
+    if (!tree_cache_keeps(cache, header->level))
         return true;
     spinlock_lock(&cache->lock);
     struct tree_frame *frame = frame_take(cache, room);
     spinlock_unlock(&cache->lock);
     if (!frame)
         return false;
-    frame_build(cache->layout, frame, address, &header, entries);
+    frame_build(cache->layout, frame, address, header, entries);
     spinlock_lock(&cache->lock);
     struct tree_frame *older = find_locked(cache, address);
     if (older)
@@ -582,6 +591,37 @@ void tree_cache_forget(struct tree_cache *cache, struct epoch_slot *slot, struct
     spinlock_unlock(&cache->lock);
     if (frame)
         frame_retire(cache, slot, frame);
+}
+
+static bool leads_to(const struct tree_frame *frame, uint16_t node)
+{
+    bool leads = gaddr_node(frame->link.address) == node || gaddr_node(frame->sibling.address) == node;
+    for (uint32_t i = 0; i < frame->count && !leads; i++)
+        leads = gaddr_node(tree_frame_link(frame, i).address) == node;
+    return leads;
+}
+
+/* Looks at FORGET_STEP frames below *place, which it counts down. NULL: none leads to the memory node. */
+static struct tree_frame *take_one_of(struct tree_cache *cache, uint16_t node, uint32_t *place)
+{
+    struct tree_frame *taken = NULL;
+    spinlock_lock(&cache->lock);
+    *place = *place < cache->count ? *place : cache->count;
+    for (unsigned i = 0; i < FORGET_STEP && *place && !taken; i++)
+        if (leads_to(cache->places[--*place], node))
+            frame_remove(cache, taken = cache->places[*place]);
+    spinlock_unlock(&cache->lock);
+    return taken;
+}
+
+void tree_cache_forget_node(struct tree_cache *cache, struct epoch_slot *slot, uint16_t node)
+{
+    uint32_t place = UINT32_MAX; /* what is cached from now on is newer than the removal */
+    do {
+        struct tree_frame *taken = take_one_of(cache, node, &place);
+        if (taken)
+            frame_retire(cache, slot, taken);
+    } while (place);
 }
 
 void tree_cache_swizzle(struct tree_cache *cache, struct tree_frame *parent, uint32_t entry,

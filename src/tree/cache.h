@@ -44,9 +44,11 @@ struct tree_frame {
     struct tree_frame *parent;
     struct tree_frame *next;
     uint32_t parent_entry, place, cached_children;
-    /* [count]: of each key but the first, the eight bytes behind the common ones */
+    /* [count]: of each key but the first, the eight bytes behind the common ones; then the greatest word
+     * until the cache line ends */
     uint64_t heads[] __attribute__((aligned(64)));
 };
+#define TREE_HEADS_LINE 8u /* heads of a cache line */
 
 /* `lowest`: the lowest level whose nodes are kept, 1 for all (Cell §3 leaves the lowest out, so that a small
  * tree behaves as the lower part of a much larger one). */
@@ -65,6 +67,10 @@ bool tree_cache_keeps(const struct tree_cache *cache, uint8_t level);
  */
 bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr address,
                         const uint8_t *image, struct format_entry *entries);
+/* The same of a node that this process has just encoded, from what it was encoded from: nothing is decoded.
+ * The header counts the entries; their keys are copied, so they may lie in a buffer of the session. */
+bool tree_cache_install_entries(struct tree_cache *cache, struct epoch_slot *slot, gaddr address,
+                                const struct format_header *header, const struct format_entry *entries);
 /*
  * A frame of a level that is not kept, for one descent: it is the caller's alone, is never found by others,
  * and is freed with tree_frame_free. Allocates. NULL as with tree_cache_install.
@@ -75,12 +81,28 @@ void tree_frame_free(struct tree_frame *frame);
 /* Whether so many bytes more would be cached without taking anything out. A figure: it may change at once. */
 bool tree_cache_has_room(const struct tree_cache *cache, uint64_t bytes);
 void tree_cache_forget(struct tree_cache *cache, struct epoch_slot *slot, struct format_link link);
+/* Every frame that lies on the memory node, or leads to it: it was removed. Looks at all of the cache, a few
+ * frames at a time under its lock. */
+void tree_cache_forget_node(struct tree_cache *cache, struct epoch_slot *slot, uint16_t node);
 /* In an epoch: the frame was used. */
 void tree_cache_touch(struct tree_cache *cache, struct tree_frame *frame);
 /* In an epoch: remembers that entry `entry` of parent leads to child. */
 void tree_cache_swizzle(struct tree_cache *cache, struct tree_frame *parent, uint32_t entry,
                         struct tree_frame *child);
 void tree_cache_count(const struct tree_cache *cache, struct tree_cache_stats *stats);
+/* The last of so many heads that is not above this one; the first, where all are. */
+static inline uint32_t tree_heads_search(const uint64_t *heads, uint32_t count, uint64_t head)
+{
+    /* The lines' first heads, then one line: loads that do not wait for each other, and sums where a branch
+     * would be guessed wrong. */
+    uint32_t low = 0;
+    for (uint32_t first = TREE_HEADS_LINE; first < count; first += TREE_HEADS_LINE)
+        low += heads[first] <= head ? TREE_HEADS_LINE : 0;
+    const uint64_t *line = heads + low;
+    low += (uint32_t)(line[1] <= head) + (line[2] <= head) + (line[3] <= head) + (line[4] <= head) +
+           (line[5] <= head) + (line[6] <= head) + (line[7] <= head);
+    return low < count ? low : count - 1;
+}
 /* The entry whose range holds the key (before: what lies just below the key), if the key is within the
  * frame; the first one if it lies left of it, the last one if right. */
 uint32_t tree_frame_search(const struct format_layout *layout, const struct tree_frame *frame,

@@ -29,6 +29,7 @@
 #define ENTRIES_OFFSET   (MEMORY_CATALOGUE_OFFSET + FORMAT_CATALOGUE_FIRST)
 #define ENTRIES_BYTES    (ENTRIES * FORMAT_CATALOGUE_ENTRY_BYTES)
 #define MIRROR_NODE      1u /* has a copy of the entries, for its disk (P9) */
+static_assert(ENTRIES_OFFSET + ENTRIES_BYTES <= MEMORY_CLUSTER_OFFSET, "the area has room");
 static_assert(TREE_NAME_MAX == FORMAT_INDEX_NAME_MAX, "a name fits its entry");
 
 struct superblock {
@@ -69,7 +70,7 @@ int tree_format(struct tree_session *session)
     pool_session_begin(&session->pool);
     do /* the same bytes again, wherever it was refused */
         status = format(session);
-    while (tree_again(session, &status));
+    while (tree_again(session, NULL, &status));
     return status;
 }
 
@@ -99,7 +100,7 @@ int tree_formatted(struct tree_session *session, bool *formatted)
     pool_session_begin(&session->pool);
     do
         status = pool_execute(&session->pool, 0, &read, 1);
-    while (tree_again(session, &status));
+    while (tree_again(session, NULL, &status));
     if (status)
         return status;
     pool_read_settle(&read);
@@ -262,7 +263,7 @@ int tree_open(struct tree_session *session, const char *name, struct tree **tree
     if (!status)
         do
             status = catalogue_walk(session, search_visit, &search, &found, NULL);
-        while (tree_again(session, &status));
+        while (tree_again(session, NULL, &status));
     if (!status && !found)
         status = pool_fail(&session->pool, BANYAN_ENOTFOUND, "there is no index named '%s'", name);
     if (status)
@@ -397,7 +398,7 @@ int tree_create(struct tree_session *session, const char *name, const struct for
         return status;
     do
         status = create(session, name, &geometry, tree);
-    while (tree_again(session, &status));
+    while (tree_again(session, NULL, &status));
     if (!status)
         status = tree_catalogue_persist(session);
     if (status) {
@@ -434,7 +435,7 @@ static int mirror_write(struct tree_session *session)
     if (!status)
         do
             status = mirror(session, bytes);
-        while (tree_again(session, &status));
+        while (tree_again(session, NULL, &status));
     free(bytes);
     return status;
 }
@@ -442,7 +443,7 @@ static int mirror_write(struct tree_session *session)
 int tree_catalogue_persist(struct tree_session *session)
 {
     const bool mirrored =
-        session->pool.memory_nodes > MIRROR_NODE && pool_on_disk(&session->pool, MIRROR_NODE);
+        fabric_membership(session->pool.fabric, MIRROR_NODE) && pool_on_disk(&session->pool, MIRROR_NODE);
     const uint16_t nodes[] = {0, MIRROR_NODE};
     int statuses[2] = {0};
     if (!pool_on_disk(&session->pool, 0))
@@ -481,7 +482,7 @@ int tree_list(struct tree_session *session,
     pool_session_begin(&session->pool);
     do
         status = catalogue_walk(session, listing_visit, &listing, &stopped, NULL);
-    while (tree_again(session, &status));
+    while (tree_again(session, NULL, &status));
     return status;
 }
 
@@ -519,9 +520,9 @@ static int root_word_read(struct tree_session *session, const struct tree *tree,
     return status;
 }
 
-static bool root_good(const struct tree_session *session, gaddr root)
+static bool root_good(struct tree_session *session, gaddr root)
 {
-    return root != GADDR_NULL && gaddr_node(root) < session->pool.memory_nodes;
+    return root != GADDR_NULL && pool_knows(&session->pool, gaddr_node(root));
 }
 
 int tree_root_read(struct tree_session *session, struct tree *tree, gaddr *root)

@@ -109,13 +109,13 @@ static int node_read(struct tree_walk *walk, struct format_link link, uint8_t le
     const struct format_layout *layout = &walk->tree->layout;
     struct tree_session *session = walk->session;
     *wrong = "a link leads outside of the pool";
-    if (link.address == GADDR_NULL || gaddr_node(link.address) >= session->pool.memory_nodes)
+    if (link.address == GADDR_NULL || !pool_knows(&session->pool, gaddr_node(link.address)))
         return 0;
     struct fabric_command read = pool_read_command(link.address, image, node_bytes(walk, level));
     int status;
     do
         status = pool_execute(&session->pool, gaddr_node(link.address), &read, 1);
-    while (tree_again(session, &status));
+    while (tree_again(session, NULL, &status));
     if (status)
         return tree_walk_damage(status) ? 0 : status;
     pool_read_settle(&read);
@@ -376,7 +376,7 @@ int tree_check_all(struct tree_session *session, struct tree *tree, const struct
     tree_root_forget(tree);
     do
         status = tree_root_get(session, tree, &root, &level);
-    while (tree_again(session, &status));
+    while (tree_again(session, tree, &status));
     if (status == BANYAN_ECORRUPT && visitor->problem) { /* nothing else leads into the tree */
         report->problems++;
         visitor->problem(visitor->context, session->pool.error.text);

@@ -34,10 +34,10 @@ static int slot_key(struct tree_walk *walk, const struct format_header *header,
     struct fabric_command read = pool_read_command(slot->block, room, slot->key_length);
     int status;
     do
-        status = gaddr_node(slot->block) >= session->pool.memory_nodes
+        status = !pool_knows(&session->pool, gaddr_node(slot->block))
                      ? BANYAN_ECORRUPT
                      : pool_execute(&session->pool, gaddr_node(slot->block), &read, 1);
-    while (tree_again(session, &status));
+    while (tree_again(session, NULL, &status));
     if (status && !tree_walk_damage(status))
         return status;
     if (!status)
@@ -168,10 +168,10 @@ static int neighbour_check(struct tree_walk *walk, gaddr node, const struct form
         pool_read_command(header->sibling.address, walk->aside, layout->geometry.leaf_bytes);
     int status;
     do
-        status = gaddr_node(header->sibling.address) >= session->pool.memory_nodes
+        status = !pool_knows(&session->pool, gaddr_node(header->sibling.address))
                      ? BANYAN_ECORRUPT
                      : pool_execute(&session->pool, gaddr_node(header->sibling.address), &read, 1);
-    while (tree_again(session, &status));
+    while (tree_again(session, NULL, &status));
     if (status)
         return tree_walk_damage(status) ? 0 : status; /* it is told of the neighbour itself */
     pool_read_settle(&read);
@@ -209,7 +209,7 @@ int tree_walk_leaf(struct tree_walk *walk, gaddr node, const struct format_heade
     do
         status = marked ? tree_leaf_halves(session, layout, walk->image, header, &count)
                         : tree_leaf_entries(session, layout, walk->image, header, &count);
-    while (tree_again(session, &status)); /* refused: a list that reads key blocks */
+    while (tree_again(session, NULL, &status)); /* refused: a list that reads key blocks */
     if (status > 0)
         status = slots_take(walk, node, header, &count);
     if (!status && (header->state == FORMAT_NODE_LIVE || header->state == FORMAT_NODE_FROZEN))

@@ -280,7 +280,7 @@ static int leaf_kill(struct tree_drop *drop, struct format_link link, struct for
 static int node_kill(struct tree_drop *drop, struct format_link link, uint8_t level,
                      struct format_link *sibling)
 {
-    if (link.address == GADDR_NULL || gaddr_node(link.address) >= drop->session->pool.memory_nodes)
+    if (link.address == GADDR_NULL || !pool_knows(&drop->session->pool, gaddr_node(link.address)))
         return pool_corrupt(&drop->session->pool, link.address, "a link leads outside of the pool");
     int status = level ? internal_kill(drop, link, level, sibling) : leaf_kill(drop, link, sibling);
     tree_rights_stale(drop->session, &status);
@@ -449,7 +449,7 @@ static int index_drop(struct tree_session *session, struct tree *tree, tree_drop
         status = level_drop(drop);
         if (status == TREE_RESTART) /* another task drops it too, and is ahead of us */
             status = tree_restart(session, tree->root_word);
-        tree_again(session, &status);
+        tree_again(session, tree, &status);
         tree_turn_again(session, tree, &turn, &status);
     }
     tree_drop_abandon(session);
@@ -467,7 +467,7 @@ static int condemned_drop(struct tree_session *session, const char *name, tree_d
     do {
         do
             status = tree_condemned_next(session, name, &from, &tree);
-        while (tree_again(session, &status));
+        while (tree_again(session, NULL, &status));
         if (status || !tree)
             break;
         status = index_drop(session, tree, visit, context);
@@ -485,7 +485,7 @@ int tree_drop(struct tree_session *session, const char *name, tree_drop_function
     pool_session_begin(&session->pool);
     do
         status = tree_condemn(session, name, &found);
-    while (tree_again(session, &status));
+    while (tree_again(session, NULL, &status));
     if (status)
         return status;
     status = condemned_drop(session, name, visit, context, &count);
@@ -512,7 +512,7 @@ int tree_drop_count(struct tree_session *session, uint32_t *count)
     do {
         do
             status = tree_condemned_next(session, NULL, &from, &tree);
-        while (tree_again(session, &status));
+        while (tree_again(session, NULL, &status));
         *count += tree != NULL;
         tree_close(tree);
     } while (!status && tree);

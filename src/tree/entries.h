@@ -16,12 +16,6 @@ struct tree_leaf_entry {
     uint32_t number; /* of its slot */
 };
 
-/* Where in its leaf an entry is, by key order. */
-struct tree_leaf_order {
-    uint64_t head;
-    uint32_t at;
-};
-
 /* Decodes a leaf's taken slots into session->entries in key order; keys point into the image or into
  * session->keys. 0 with *count, TREE_RESTART if a slot is not valid under the header's version (R5), or
  * BANYAN_ENOMEM. */
@@ -34,17 +28,28 @@ int tree_leaf_halves(struct tree_session *session, const struct format_layout *l
 /* As tree_leaf_entries, but leaves it to tree_leaf_entry_at to give the entries one by one, in key order. */
 int tree_leaf_order(struct tree_session *session, const struct format_layout *layout, const uint8_t *image,
                     const struct format_header *header, uint32_t *count);
+/* What a leaf keeps of the order of its entries (format/leaf.h). */
+struct tree_kept_order {
+    uint8_t numbers[FORMAT_SIFTED_MAX]; /* of slots, in the order of their keys; modulo FORMAT_SIFTED_MAX */
+    bool stale;                         /* the leaf keeps others */
+};
+/* As tree_leaf_order, of a leaf's own bytes, which others may be writing: only its header is in the image
+ * yet. For layouts that format_layout_sifts says. With `kept`, which may be NULL, tries first what the leaf
+ * keeps of the order, and says what it should keep. */
+int tree_leaf_order_shared(struct tree_session *session, const struct format_layout *layout,
+                           const uint8_t *shared, uint8_t *image, const struct format_header *header,
+                           struct tree_kept_order *kept, uint32_t *count);
 static inline void tree_leaf_entry_at(const struct tree_session *session, const struct format_layout *layout,
                                       const uint8_t *image, uint32_t number, struct tree_leaf_entry *entry)
 {
-    struct tree_leaf_order order = session->order[number];
+    const struct crc32c_piece order = session->order[number];
     if (!format_layout_plain(layout)) {
-        *entry = session->entries[layout->slots + order.at];
+        *entry = session->entries[layout->slots + order.number];
         return;
     }
-    const uint8_t *key = image + layout->slot_offset[order.at] + 4;
+    const uint8_t *key = image + layout->slot_offset[order.number] + 4;
     entry->head = order.head;
-    entry->number = order.at;
+    entry->number = order.number;
     entry->key = (struct format_key){key, layout->geometry.key_bytes};
     entry->block = GADDR_NULL;
     entry->value = (struct format_key){key + layout->geometry.key_bytes, layout->geometry.value_bytes};

@@ -51,7 +51,8 @@ static bool plain_put(struct plain *plain, struct format_key value)
         block = plain->slot.block;
     } else {
         number = format_bucket_free_slot(layout, image, &plain->place->point.bucket, plain->seed);
-        if (number == UINT32_MAX || format_slot_needs_block(layout, lower, key))
+        plain->place->full = number == UINT32_MAX;
+        if (plain->place->full || format_slot_needs_block(layout, lower, key))
             return false;
     }
     format_slot_write(layout, image, number, plain->seed, lower, block, key, value);
@@ -115,7 +116,7 @@ bool tree_in_place_hit(struct tree_session *session, struct tree *tree, const st
 }
 
 int tree_in_place_change(struct tree_session *session, struct tree *tree, struct tree_in_place *place,
-                         tree_modify_function *function, void *context)
+                         tree_modify_function *function, tree_placed_function *placed, void *context)
 {
     const struct tree_access *access = session->access;
     struct plain plain;
@@ -124,13 +125,15 @@ int tree_in_place_change(struct tree_session *session, struct tree *tree, struct
     plain.place = place;
     plain.length = plain.offset = 0;
     plain.freed = GADDR_NULL;
+    place->full = false;
     if (!access->enter(session, &place->spot))
         return TREE_BY_LOCK;
     if (!plain_judge(&plain) || !plain_decide(&plain, function, context)) {
         access->abandon(&place->spot);
         return TREE_BY_LOCK;
     }
-    access->leave(session, tree, &place->spot, session->image.bytes, plain.offset, plain.length);
+    access->leave(session, tree, &place->spot, session->image.bytes, plain.offset, plain.length, placed,
+                  context);
     tree_charge_bucket(&tree->layout);
     session->cached = false; /* as above */
     if (plain.freed != GADDR_NULL)

@@ -14,6 +14,7 @@
 struct tree_in_place {
     struct format_point point;
     struct tree_spot spot;
+    bool full; /* the last change found no slot for the key: the leaf must be split */
 };
 
 /* Finds the leaf that `link` names, and asks for the cache lines that the operation on the key will touch:
@@ -29,9 +30,10 @@ bool tree_in_place_hit(struct tree_session *session, struct tree *tree, const st
  * free, and one slot: 0, done. TREE_BY_LOCK: nothing was done (the function may have been called), and the
  * leaf's lock has to be taken: a task holds it; the leaf is not live, or not the key's; a slot or the header
  * fails its check; it must be split, or may be empty; a block has to be made for the key; the value is none
- * of the index. Allocates nothing.
+ * of the index. Allocates nothing. `placed` (may be NULL) is called with the same context where the change is
+ * done, before the latch is given up.
  */
 int tree_in_place_change(struct tree_session *session, struct tree *tree, struct tree_in_place *place,
-                         tree_modify_function *function, void *context);
+                         tree_modify_function *function, tree_placed_function *placed, void *context);
 
 #endif

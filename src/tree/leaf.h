@@ -21,10 +21,11 @@ int tree_leaf_validate(struct tree_session *session, struct tree *tree, struct f
  * tree_leaf_validate, and TREE_RESTART where another session is at the merge. */
 int tree_leaf_mend(struct tree_session *session, struct tree *tree, struct format_link link,
                    struct format_header *header);
-/* A change that needs no more than what the key holds: by the function, or where the range is another's by
- * the exchange, which says the same. *asked: its owner has done it. */
+/* A change that needs no more than what the key holds: by the function, or by the exchange, which says the
+ * same, where the range is another's or a memory node makes the change (exchanging.h). *asked: its owner has
+ * done it. `placed` (may be NULL): as in tree_in_place_change, if the change is done there. */
 int tree_change(struct tree_session *session, struct tree *tree, tree_modify_function *function,
-                void *context, struct tree_exchange *exchange, bool *asked);
+                tree_placed_function *placed, void *context, struct tree_exchange *exchange, bool *asked);
 /* A function that changes nothing, for a look at the key behind all changes of it that are under way. */
 enum tree_verdict tree_keep(void *context, const void *old, size_t old_length, void *value, size_t *length);
 /* Whether no slot of these is taken but one; they have been found valid. */

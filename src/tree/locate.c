@@ -13,6 +13,7 @@
 #include "tree/cache.h"
 #include "tree/catalogue.h"
 #include "tree/index.h"
+#include "tree/owned_cache_use.h"
 #include "tree/parent.h"
 #include "tree/session.h"
 #include "tree/unlink.h"
@@ -39,7 +40,7 @@ void tree_root_forget(struct tree *tree)
     tree_root_set(tree, (struct format_link){0}, 0);
 }
 
-static bool root_known(struct tree *tree, struct format_link *root, uint8_t *level)
+bool tree_root_known(struct tree *tree, struct format_link *root, uint8_t *level)
 {
     uint32_t version;
     do {
@@ -58,7 +59,7 @@ static bool root_known(struct tree *tree, struct format_link *root, uint8_t *lev
 int tree_root_get(struct tree_session *session, struct tree *tree, struct format_link *root, uint8_t *level)
 {
     const struct format_layout *layout = &tree->layout;
-    for (unsigned attempt = 0; !root_known(tree, root, level); attempt++) {
+    for (unsigned attempt = 0; !tree_root_known(tree, root, level); attempt++) {
         gaddr address;
         int status = tree_root_read(session, tree, &address);
         if (status)
@@ -79,10 +80,10 @@ int tree_root_get(struct tree_session *session, struct tree *tree, struct format
             tree_root_set(tree, (struct format_link){address, header.tag}, header.level);
             continue;
         }
-        /* The old root of a bulk load names its successor. Any other dead node: the word that we read was
-         * old. */
+        /* A root that has moved (R8) names its successor, as that does which a bulk load has replaced. Any
+         * other dead node: the word that we read was old. */
         if (proven)
-            status = tree_unlink_finish(session, tree, (struct format_link){address, header.tag}, &header);
+            status = tree_unlink_root(session, tree, (struct format_link){address, header.tag}, &header);
         else if (attempt > TREE_PATIENCE)
             status = tree_root_doubt(session, tree, address, "the root's header fails its check");
         if (!status)
@@ -148,11 +149,15 @@ static int internal_fetch(struct tree_session *session, struct tree *tree, struc
 
 enum descent_verdict { DESCENT_FOUND, DESCENT_MISS, DESCENT_ASTRAY, DESCENT_GAP, DESCENT_HELP };
 
-struct descent {
+struct sought {
     struct format_key key;
     uint64_t head; /* of the key's first eight bytes */
     bool eight;    /* that is all of the key */
     bool before;
+};
+
+struct descent {
+    struct sought sought;
     uint8_t level; /* wanted */
     /* where the way stands */
     struct format_link link, parent;
@@ -161,12 +166,29 @@ struct descent {
     bool direct;
     uint32_t fresh; /* bit per level: fetched during this call (the root's parent: the root word was read) */
     struct tree_frame *passing;   /* list of what this call has fetched and the cache does not keep; owned */
-    struct tree_finding *finding; /* walk.h; NULL: only the path is wanted */
-    bool vain;                    /* a walk has not come to the end of the way: it is read from here on */
+    struct tree_finding *finding; /* walk.h; NULL: only the path is wanted, and `leaves` leaves with it */
+    uint32_t leaves;
+    struct tree_walk_choice choice;
+    bool vain; /* a walk has not come to the end of the way: it is read from here on */
     /* DESCENT_GAP: just below this key; DESCENT_HELP: this is the missing separator, of sibling */
     struct format_key_copy bound;
     struct format_link sibling;
 };
+
+static struct sought sought_key(struct format_key key, bool before)
+{
+    return (struct sought){key, format_key_head(key), key.length == 8, before};
+}
+
+/* `bound`, which is most of the structure, and `sibling` are set where they mean something. */
+static void descent_init(struct descent *descent, struct format_key key, bool before, uint8_t level,
+                         struct tree_finding *finding)
+{
+    memset(descent, 0, offsetof(struct descent, bound));
+    descent->sought = sought_key(key, before);
+    descent->level = level;
+    descent->finding = finding;
+}
 
 /* The upper fence key lies behind the frame's last entry. */
 static struct format_key frame_upper(const struct tree *tree, const struct tree_frame *frame,
@@ -177,25 +199,25 @@ static struct format_key frame_upper(const struct tree *tree, const struct tree_
 
 /* -1: the key lies left of the frame's range, 1: right of it. Only where a search found the first or the last
  * entry can it be outside: mostly there is nothing to compare. */
-static int frame_side(const struct tree *tree, const struct tree_frame *frame, const struct descent *descent,
+static int frame_side(const struct tree *tree, const struct tree_frame *frame, const struct sought *sought,
                       uint32_t entry)
 {
     struct tree_key_room room;
     int lower, upper = -1;
     if (entry && (entry + 1 < frame->count || !frame->has_upper))
         return 0;
-    if (frame->whole && descent->eight) {
-        lower = descent->head < frame->lower_head ? -1 : descent->head > frame->lower_head;
+    if (frame->whole && sought->eight) {
+        lower = sought->head < frame->lower_head ? -1 : sought->head > frame->lower_head;
         if (frame->has_upper)
-            upper = descent->head < frame->upper_head ? -1 : descent->head > frame->upper_head;
+            upper = sought->head < frame->upper_head ? -1 : sought->head > frame->upper_head;
     } else {
-        lower = format_key_compare(descent->key, tree_frame_key(&tree->layout, frame, 0, &room));
+        lower = format_key_compare(sought->key, tree_frame_key(&tree->layout, frame, 0, &room));
         if (frame->has_upper)
-            upper = format_key_compare(descent->key, frame_upper(tree, frame, &room));
+            upper = format_key_compare(sought->key, frame_upper(tree, frame, &room));
     }
-    if (descent->before ? lower <= 0 : lower < 0)
+    if (sought->before ? lower <= 0 : lower < 0)
         return -1;
-    return descent->before ? upper > 0 : upper >= 0;
+    return sought->before ? upper > 0 : upper >= 0;
 }
 
 /* The lines that the search in a frame is about to touch, asked for all at once. */
@@ -267,6 +289,123 @@ static struct tree_frame *descent_frame(struct tree *tree, const struct descent 
     return frame ? frame : passing_find(descent->passing, descent->link);
 }
 
+/* What a search in the frame and frame_side come to: the entry whose range holds the key; false: it is not
+ * within the frame, or not known to be. */
+static inline bool frame_entry(const struct tree *tree, const struct tree_frame *frame,
+                               const struct sought *sought, uint32_t *entry)
+{
+    if (!frame->whole || !sought->eight || sought->before) {
+        *entry = tree_frame_search(&tree->layout, frame, sought->key, sought->before);
+        return !frame_side(tree, frame, sought, *entry);
+    }
+    *entry = tree_heads_search(frame->heads, frame->count, sought->head);
+    return sought->head >= frame->lower_head && (!frame->has_upper || sought->head < frame->upper_head);
+}
+
+/* Of the frames above leaves, of which there are many, few lie in the nearest cache: the link that a search
+ * finds is asked for before it has found it. */
+static inline void links_prefetch(const struct tree_frame *frame)
+{
+    const uint8_t *end = frame->links + frame->count * TREE_FRAME_LINK_BYTES;
+    for (const uint8_t *line = frame->links; line < end; line += 64)
+        __builtin_prefetch(line);
+}
+
+bool tree_locate_cached(struct tree_session *session, struct tree *tree, struct format_key key,
+                        struct format_link *leaf, uint32_t *frames)
+{
+    const struct sought sought = sought_key(key, false);
+    uint8_t level;
+    uint32_t entry, visited = 0;
+    if (!tree_root_known(tree, leaf, &level) || !level)
+        return false;
+    epoch_enter(session->pool.epoch);
+    struct tree_frame *frame = tree_cache_find(tree->cache, *leaf);
+    while (frame) {
+        frame_prefetch(frame);
+        if (level == 1)
+            links_prefetch(frame);
+        tree_cache_touch(tree->cache, frame);
+        visited++;
+        if (frame->level != level || !format_link_equal(frame->link, *leaf) ||
+            !frame_entry(tree, frame, &sought, &entry))
+            break;
+        *leaf = tree_frame_link(frame, entry);
+        if (leaf->address == GADDR_NULL || !--level)
+            break;
+        /* Acquire: as in descent_frame. */
+        frame = atomic_load_acquire(&frame->children[entry]);
+    }
+    epoch_leave(session->pool.epoch);
+    *frames = visited;
+    return !level;
+}
+
+/* One of several ways down. */
+struct way {
+    struct sought sought;
+    struct format_link link;  /* of `frame` */
+    struct tree_frame *frame; /* NULL: the way is not all cached */
+    uint32_t entry;           /* of the frame on level 1 */
+};
+
+/* The search in one frame of the way; above level 1 the way then leads to the next one. */
+static void way_step(struct tree *tree, struct way *way, uint8_t level)
+{
+    struct tree_frame *frame = way->frame;
+    uint32_t entry;
+    way->frame = NULL;
+    tree_cache_touch(tree->cache, frame);
+    if (frame->level != level || !format_link_equal(frame->link, way->link) ||
+        !frame_entry(tree, frame, &way->sought, &entry))
+        return;
+    if (level == 1) {
+        way->entry = entry;
+        way->frame = frame;
+        __builtin_prefetch(frame->links + entry * TREE_FRAME_LINK_BYTES);
+        return;
+    }
+    way->link = tree_frame_link(frame, entry);
+    /* Acquire: as in descent_frame. */
+    struct tree_frame *child = atomic_load_acquire(&frame->children[entry]);
+    if (way->link.address == GADDR_NULL || !child)
+        return;
+    __builtin_prefetch(child);
+    frame_prefetch(child);
+    way->frame = child;
+}
+
+void tree_locate_cached_many(struct tree_session *session, struct tree *tree, const struct format_key *keys,
+                             uint32_t count, struct format_link *leaves, uint32_t *frames)
+{
+    struct way ways[TREE_LOCATE_MANY];
+    struct format_link root;
+    uint8_t height;
+    assert(count <= TREE_LOCATE_MANY);
+    if (!tree_root_known(tree, &root, &height))
+        height = 0;
+    epoch_enter(session->pool.epoch);
+    struct tree_frame *top = height ? tree_cache_find(tree->cache, root) : NULL;
+    for (uint32_t i = 0; i < count; i++)
+        ways[i] = (struct way){.sought = sought_key(keys[i], false), .link = root, .frame = top};
+    for (uint8_t level = height; level; level--)
+        for (uint32_t i = 0; i < count; i++)
+            if (ways[i].frame)
+                way_step(tree, &ways[i], level);
+    for (uint32_t i = 0; i < count; i++) {
+        leaves[i] = ways[i].frame ? tree_frame_link(ways[i].frame, ways[i].entry)
+                                  : (struct format_link){.address = GADDR_NULL};
+        frames[i] = height;
+    }
+    epoch_leave(session->pool.epoch);
+}
+
+void tree_locate_count(struct tree_session *session, uint32_t frames)
+{
+    task_charge(TASK_WORK_SEARCH, frames);
+    session->stats.cache_hits += frames;
+}
+
 /* Follows frames from descent->link down to the wanted level. */
 static enum descent_verdict descend(struct tree_session *session, struct tree *tree, struct descent *descent)
 {
@@ -283,8 +422,8 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
         frame_prefetch(frame);
         tree_cache_touch(tree->cache, frame);
         visited++;
-        entry = tree_frame_search(&tree->layout, frame, descent->key, descent->before);
-        int side = frame_side(tree, frame, descent, entry);
+        entry = tree_frame_search(&tree->layout, frame, descent->sought.key, descent->sought.before);
+        int side = frame_side(tree, frame, &descent->sought, entry);
         if (frame->level != descent->at || side < 0 || (left && !frame_follows(tree, left, frame))) {
             verdict = DESCENT_ASTRAY;
             break;
@@ -321,8 +460,7 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
             break;
         }
     }
-    task_charge(TASK_WORK_SEARCH, visited);
-    session->stats.cache_hits += visited;
+    tree_locate_count(session, visited);
     return verdict;
 }
 
@@ -364,34 +502,44 @@ int tree_frame_fetch(struct tree_session *session, struct tree *tree, struct for
 
 /* The memory node is asked for what the descent lacks, where that saves reads. 0: nothing has come of it, and
  * the way goes on as ever; TREE_WALKED; TREE_RESTART: the descent goes on with what was fetched. */
-static int ask_for_missing(struct tree_session *session, struct tree *tree, struct descent *descent)
+static int ask_for_missing(struct tree_session *session, struct tree *tree, struct descent *descent,
+                           struct tree_path *path)
 {
     struct tree_finding *finding = descent->finding;
-    const bool find = finding && !descent->before && !descent->level;
-    const uint32_t reads = (uint32_t)descent->at - descent->level + find;
+    const bool find = !descent->level && (descent->leaves || (finding && !descent->sought.before));
+    const uint32_t reads = (uint32_t)descent->at - descent->level + find; /* the leaf is one too */
     uint32_t levels;
-    if (descent->vain || !tree_walk_wanted(session, descent->link.address, reads))
+    if (descent->vain || !tree_walk_wanted(session, descent->link.address, reads, &descent->choice))
         return 0;
-    if (find && finding->later) {
+    if (find && finding && finding->later) {
         finding->link = descent->link;
         finding->level = descent->at;
         return TREE_WALKED;
     }
-    if (find && tree_walk_find(session, tree, descent->link, descent->at, descent->key, finding, &levels))
+    if (find && finding && finding->admits)
+        descent->leaves = tree_owned_wants(session, tree);
+    if (find && descent->leaves) {
+        if (tree_walk_bring(session, tree, descent->link, descent->at, descent->sought.key,
+                            descent->sought.before, descent->leaves, path, &levels))
+            return TREE_WALKED;
+    } else if (find && tree_walk_find(session, tree, descent->link, descent->at, descent->sought.key, finding,
+                                      &levels)) {
         return TREE_WALKED;
+    }
     if (!find)
-        levels = tree_walk_fetch(session, tree, descent->link, descent->at, descent->level, descent->key,
-                                 descent->before);
+        levels = tree_walk_fetch(session, tree, descent->link, descent->at, descent->level,
+                                 descent->sought.key, descent->sought.before);
     descent->fresh |= levels; /* as fetched during this call */
     descent->vain = !(levels & 1u << (descent->level + 1));
     return levels ? TREE_RESTART : 0;
 }
 
 /* Fetches the node that the descent lacks. */
-static int fetch_missing(struct tree_session *session, struct tree *tree, struct descent *descent)
+static int fetch_missing(struct tree_session *session, struct tree *tree, struct descent *descent,
+                         struct tree_path *path)
 {
     if (session->compute->walks) {
-        int asked = ask_for_missing(session, tree, descent);
+        int asked = ask_for_missing(session, tree, descent, path);
         if (asked)
             return asked == TREE_RESTART ? 0 : asked;
     }
@@ -412,7 +560,7 @@ static int fetch_missing(struct tree_session *session, struct tree *tree, struct
 
 static int start_at_root(struct tree_session *session, struct tree *tree, struct descent *descent)
 {
-    bool known = root_known(tree, &descent->link, &descent->at);
+    bool known = tree_root_known(tree, &descent->link, &descent->at);
     int status = known ? 0 : tree_root_get(session, tree, &descent->link, &descent->at);
     if (status)
         return status;
@@ -453,7 +601,7 @@ static int locate(struct tree_session *session, struct tree *tree, struct descen
                                        .fresh = descent->fresh & 1u << (level + 1)};
             return 0;
         case DESCENT_MISS:
-            status = fetch_missing(session, tree, descent);
+            status = fetch_missing(session, tree, descent, path);
             if (!status && session->restarts && across.link.address)
                 across.link.address = GADDR_NULL; /* it may have led astray: from the root again */
             break;
@@ -490,16 +638,17 @@ static int locate(struct tree_session *session, struct tree *tree, struct descen
 int tree_locate(struct tree_session *session, struct tree *tree, struct format_key key, bool before,
                 uint8_t level, struct tree_path *path)
 {
-    struct descent descent = {.key = key,
-                              .before = before,
-                              .level = level,
-                              .head = format_key_head(key),
-                              .eight = key.length == 8,
-                              .finding = session->finding};
+    struct descent descent;
+    descent_init(&descent, key, before, level, session->finding);
+    descent.leaves = session->leaves;
     session->finding = NULL; /* what is located on the way is for something else */
+    session->leaves = 0;
+    session->brought.rest = (struct memory_walk_reader){0};
     tree_passing_free(session->passing);
     session->passing = NULL;
     int status = locate(session, tree, &descent, path);
+    if (status == TREE_WALKED && descent.leaves)
+        status = 0; /* the path came with the leaves */
     /* In front of what a call within this one has left, whose path it may return. */
     struct tree_frame **end = &descent.passing;
     while (*end)

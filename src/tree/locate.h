@@ -22,6 +22,21 @@ struct tree_path {
  * (walk.h). */
 int tree_locate(struct tree_session *session, struct tree *tree, struct format_key key, bool before,
                 uint8_t level, struct tree_path *path);
+/*
+ * The same for a leaf, by cached frames that name each other: false says nothing, and nothing is counted. The
+ * leaf's link alone is told, so a caller for whom it is stale begins again with tree_locate. Does not wait.
+ * *frames: how many were searched, for tree_locate_count if the operation goes on with the link.
+ */
+bool tree_locate_cached(struct tree_session *session, struct tree *tree, struct format_key key,
+                        struct format_link *leaf, uint32_t *frames);
+/*
+ * The same for several keys, one level of all after the other, so that what they wait for overlaps.
+ * leaves[i].address is GADDR_NULL where it would have been false; frames[i] else is for tree_locate_count.
+ */
+#define TREE_LOCATE_MANY 32u
+void tree_locate_cached_many(struct tree_session *session, struct tree *tree, const struct format_key *keys,
+                             uint32_t count, struct format_link *leaves, uint32_t *frames);
+void tree_locate_count(struct tree_session *session, uint32_t frames);
 /* The path led astray (to a dead or reused node): forgets the frame, or the root, that named it. */
 void tree_path_forget(struct tree_session *session, struct tree *tree, const struct tree_path *path);
 /* The path's node has split: continues at its sibling, forgets the stale parent, and where a fresh parent did
@@ -41,6 +56,8 @@ void tree_passing_free(struct tree_frame *passing);
 int tree_frame_fetch(struct tree_session *session, struct tree *tree, struct format_link link, uint8_t level,
                      struct tree_frame **passing);
 
+/* False: not known. No round trips. */
+bool tree_root_known(struct tree *tree, struct format_link *root, uint8_t *level);
 /* The root and its level, read where they are not known. */
 int tree_root_get(struct tree_session *session, struct tree *tree, struct format_link *root, uint8_t *level);
 void tree_root_set(struct tree *tree, struct format_link root, uint8_t level);

@@ -109,6 +109,9 @@ gaddr tree_hold_leaf(const struct tree_hold *hold);
  * queue: the spin lock that guards the queue itself. Other threads that want the lock of this leaf, or of one
  * that shares the queue's place, spin meanwhile. NULL: a task holds the lock. */
 struct tree_lock_shard *tree_latch_try(struct tree_session *session, gaddr leaf);
+/* Called under the latch, behind the change: takes some hundred instructions at most, and does not suspend.
+ */
+typedef void tree_placed_function(void *context);
 /* Prefetches what tree_latch_try will touch. */
 void tree_latch_prefetch(const struct tree_session *session, gaddr leaf);
 /* With `fence` everything that was stored under the latch can be seen by all threads before the caller goes

@@ -40,6 +40,20 @@ void tree_session_ahead(struct tree_session *session, const struct fabric_comman
     session->ahead_done = false;
 }
 
+void tree_session_at_hand(struct tree_session *session, const struct fabric_command *writes, uint32_t count)
+{
+    session->at_hand = writes;
+    session->at_hand_count = count;
+}
+
+const void *tree_session_find_at_hand(const struct tree_session *session, gaddr address, uint32_t length)
+{
+    for (uint32_t i = 0; i < session->at_hand_count; i++)
+        if (session->at_hand[i].address == address && session->at_hand[i].length == length)
+            return session->at_hand[i].write.data;
+    return NULL;
+}
+
 bool tree_session_ahead_done(const struct tree_session *session)
 {
     return session->ahead_done;
@@ -120,6 +134,8 @@ struct logging {
     uint16_t home; /* the memory node whose stream gets the entry, if it does not say itself (home_of) */
     uint16_t sent; /* whose stream has got it */
     bool leafed;   /* what is to be logged may be in the leaf already */
+    gaddr brought; /* the record of which the pieces were brought last; and where to */
+    uint16_t brought_node;
     /* what the leaf has of the key */
     bool read, found;
     uint8_t value[FORMAT_VALUE_MAX];
@@ -154,16 +170,14 @@ static uint16_t home_of(const struct logging *logging, const struct format_key *
 }
 
 /* What the log carries to the disks of other memory nodes (L8). */
-static void record_of(const struct logging *logging, struct tree_logged_entry *entry)
+void tree_logged_record(const struct tree *tree, struct tree_logged_entry *entry)
 {
     struct format_value decoded;
     if (entry->value.length != FORMAT_REFERENCE_BYTES ||
-        logging->tree->layout.geometry.content != FORMAT_CONTENT_STORE ||
+        tree->layout.geometry.content != FORMAT_CONTENT_STORE ||
         !format_value_decode(entry->value.bytes, entry->value.length, &decoded) || !decoded.record)
         return;
     entry->in_pieces = decoded.reference.room;
-    if (entry->in_pieces)
-        return;
     entry->record = decoded.reference.address;
     entry->record_bytes = format_record_block_bytes(entry->key.length, &decoded.reference);
 }
@@ -179,7 +193,7 @@ static void entry_of(const struct logging *logging, const struct format_key *val
                                         .ahead = session->ahead,
                                         .ahead_count = session->ahead_count,
                                         .again = logging->doubt};
-    record_of(logging, entry);
+    tree_logged_record(logging->tree, entry);
 }
 
 /* As in latch_take. */
@@ -239,7 +253,7 @@ static bool combine_one(struct logging *logging, struct unmerged_frame *frame)
     const struct format_key *now = verdict == TREE_PUT ? &put : NULL;
     entry_of(logging, now, &entry);
     entry.ahead_count = 0;
-    if (home_of(logging, now, logging->sent) != logging->sent ||
+    if (entry.in_pieces || home_of(logging, now, logging->sent) != logging->sent ||
         !compute->log.fits(compute->log_context, frame, &entry))
         return false;
     uint32_t index = compute->log.add(compute->log_context, work->session, frame, &entry, work->logged);
@@ -261,6 +275,23 @@ static uint32_t combine(struct logging *logging, struct unmerged_frame *frame,
     return count;
 }
 
+/* Once for a value: its entry may have to wait for room in a frame more than once. */
+static int pieces_bring(struct logging *logging, struct tree_logged_entry *entry)
+{
+    const struct tree_compute *compute = logging->session->compute;
+    if (!entry->in_pieces)
+        return 0;
+    if (entry->record != logging->brought) {
+        int status = compute->log.bring(compute->log_context, logging->session, logging->sent, entry);
+        if (status)
+            return status;
+        logging->brought = entry->record;
+        logging->brought_node = entry->brought;
+    }
+    entry->brought = logging->brought_node;
+    return 0;
+}
+
 /* Into the open frame. 0, or TREE_RESTART: there was no room, or the key is pending in another frame, and the
  * latch's holder looks again. */
 static int entry_add(struct logging *logging, const struct format_key *value)
@@ -275,6 +306,9 @@ static int entry_add(struct logging *logging, const struct format_key *value)
     wakeup_init(&logging->logged->wakeup);
     /* What goes ahead is written by the list of the frame. */
     logging->sent = entry.ahead_count ? logging->home : home_of(logging, value, logging->home);
+    int status = pieces_bring(logging, &entry);
+    if (status)
+        return status;
     struct unmerged_frame *frame = compute->log.open(compute->log_context, session, logging->sent, &entry);
     if (!frame) {
         compute->log.room(compute->log_context, session);

@@ -32,13 +32,21 @@ struct tree_logged_entry {
     const struct fabric_command *ahead;
     uint32_t ahead_count;
     bool again; /* what is doubtful is logged once more */
-    /* The block of the record that the value names, all of it; 0 bytes: it names none, or one in pieces. */
+    /* The block of the record that the value names, all of it, or the header of one in pieces; 0 bytes: it
+     * names none. */
     gaddr record;
     uint32_t record_bytes;
     bool in_pieces;
+    uint16_t brought; /* the log's: where the pieces were brought to */
 };
 
+/* Fills in the entry's record, record_bytes and in_pieces, from its key and its value. */
+void tree_logged_record(const struct tree *tree, struct tree_logged_entry *entry);
+
 struct tree_log {
+    /* Before an entry whose value lies in pieces, for that memory node: these come to the disks that it will
+     * come to. May suspend. Not 0: it is not to be logged. */
+    int (*bring)(void *context, struct tree_session *session, uint16_t node, struct tree_logged_entry *entry);
     /* The open frame for that memory node, with room for the entry, of the session's incarnation: until
      * `close` it stays open, and no other task adds to it. NULL: there is none now, and `room` waits until
      * those that are open are closed. Does not suspend. */
@@ -91,6 +99,12 @@ bool tree_session_ahead_done(const struct tree_session *session);
 /* In a function of a change: what the key holds may be released by a merging as soon as the change is done,
  * so nothing of it can be read afterwards. */
 bool tree_session_replaces_later(const struct tree_session *session);
+/* WRITEs that were done for the next change of this session, whose bytes its log may use instead of reading
+ * them again (P17). The commands and their data stay the caller's until it takes them back by a count of 0,
+ * when that change has returned. */
+void tree_session_at_hand(struct tree_session *session, const struct fabric_command *writes, uint32_t count);
+/* The bytes that one of them wrote to this place, so many; NULL: none did. */
+const void *tree_session_find_at_hand(const struct tree_session *session, gaddr address, uint32_t length);
 /* An upsert of one item, which tells what it replaced as tree_multi_put does. */
 int tree_put(struct tree_session *session, struct tree *tree, struct tree_item *item);
 /* After a change that was done: whether what the key held before, and the change was told, is now referred to
@@ -116,7 +130,8 @@ struct tree_log_walk {
     struct format_key_copy from; /* moves on */
     const struct format_key *to; /* NULL: no end */
     uint64_t least; /* UINT64_MAX at first; see unmerged_take; entries that could not be merged count too */
-    uint64_t done, merged; /* entries that were tried; and that are in their leaves */
+    uint64_t done, merged; /* entries that were tried; and that are in their leaves ... */
+    uint64_t there;        /* ... where memory nodes have put them */
     bool end;              /* nothing is left to be taken; shares of others may be under way */
 };
 /* One share of the work: the walk's next entries, `limit` of them at most, go into their leaves (the row is

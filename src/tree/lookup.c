@@ -52,12 +52,23 @@ struct point {
     struct tree_path path;
     struct format_point place; /* of the key in the leaf of `path` */
     struct format_slot slot;
-    uint64_t stamp;                  /* taken before the leaf was read (owned_cache_use.h) */
+    uint64_t stamp; /* taken before the leaf was read (owned_cache_use.h) */
+    bool leaf_only; /* not what is not merged */
+    bool asked;     /* for a peer, who may have met a half done leaf: a hit must not hide that */
+    gaddr settled;  /* the leaf that was looked after for that */
+    /* Not zeroed (point_init). */
     uint8_t value[FORMAT_VALUE_MAX]; /* of an entry of the cache */
-    bool leaf_only;                  /* not what is not merged */
-    bool asked;    /* for a peer, who may have met a half done leaf: a hit must not hide that */
-    gaddr settled; /* the leaf that was looked after for that */
 };
+
+/* The value is most of the structure, and says nothing before it is set. */
+static void point_init(struct point *point, struct tree_session *session, struct tree *tree,
+                       struct format_key key)
+{
+    memset(point, 0, offsetof(struct point, value));
+    point->session = session;
+    point->tree = tree;
+    point->key = key;
+}
 
 /* `around`: of a leaf that the cache has and this process writes, what is not being written will do. */
 static int point_read(struct point *point, bool header_too, bool around)
@@ -225,6 +236,31 @@ static int point_await(struct point *point, bool together, enum format_seen seen
     return status;
 }
 
+/* The leaf that a walk has brought is as good as one that was READ whole (W11). False: there is none, or it
+ * proves nothing. */
+static bool point_brought(struct point *point, enum format_verdict *verdict, struct format_header *header)
+{
+    struct tree_session *session = point->session;
+    struct tree *tree = point->tree;
+    const struct format_link link = point->path.link;
+    uint64_t moment;
+    if (!tree_walk_brought(session, tree, link, session->image.bytes, &moment))
+        return false;
+    session->image.address = GADDR_NULL;
+    session->served = false;
+    point->stamp = tree_owned_stamp_since(session, tree, link.address, moment);
+    format_point_set(&point->place, &tree->layout, link, tree->index, point->key);
+    tree_charge_leaf(session, &tree->layout);
+    *verdict =
+        format_point_verdict(&point->place, session->image.bytes, FORMAT_SEEN_BOTH, header, &point->slot);
+    if (node_checked(session) && (*verdict == FORMAT_HIT || *verdict == FORMAT_MISS))
+        *verdict = node_verdict(point, *verdict, header);
+    if (*verdict != FORMAT_HIT && *verdict != FORMAT_MISS)
+        return false;
+    tree_owned_offer(session, tree, link.address, session->image.bytes, point->stamp);
+    return true;
+}
+
 static int point_attempt(struct point *point, unsigned attempt, enum outcome *outcome)
 {
     struct tree_session *session = point->session;
@@ -235,12 +271,14 @@ static int point_attempt(struct point *point, unsigned attempt, enum outcome *ou
     bool together = attempt ? session->compute->switches.combine == POOL_COMBINE_ALL : miss_likely(session);
     bool both = together || session->compute->switches.read_unit == TREE_READ_LEAF;
     struct format_header header;
+    enum format_verdict verdict;
     enum format_seen seen = both ? FORMAT_SEEN_BOTH : FORMAT_SEEN_BUCKET;
+    if (!attempt && point_brought(point, &verdict, &header))
+        return point_follow(point, verdict, &header, outcome);
     int status = point_read(point, together, !point->asked);
     if (status)
         return status;
-    enum format_verdict verdict =
-        format_point_verdict(&point->place, session->image.bytes, seen, &header, &point->slot);
+    verdict = format_point_verdict(&point->place, session->image.bytes, seen, &header, &point->slot);
     if (point_busy(point, verdict)) {
         bool told;
         status = point_await(point, together, seen, &told, &header, &verdict);
@@ -316,21 +354,32 @@ static bool point_cached(struct point *point, int *status)
     return true;
 }
 
-/* Whether a memory node may answer instead of its leaf. Where entries and leaves are cached here, the leaf is
- * read: what is cached of it needs a stamp of before (owned_cache.h). */
-static bool point_finds(const struct point *point)
+/* Whether a memory node may answer instead of its leaf, or bring that, where it should be cached whole. */
+static struct tree_finding *point_finds(const struct point *point, struct tree_finding *finding)
 {
-    return point->session->compute->walks && !point->asked && !tree_owned_caches(point->session, point->tree);
+    struct tree_session *session = point->session;
+    *finding = (struct tree_finding){0};
+    if (!session->compute->walks || point->asked)
+        return NULL;
+    finding->admits = tree_owned_caches(session, point->tree);
+    return finding;
 }
 
 /* A memory node's answer (R1, R2, by its own reading: docs/internals/walks.md). */
-static int point_found(struct point *point, const struct tree_finding *finding)
+static int point_found(struct point *point, const struct tree_finding *finding, uint64_t round_trips)
 {
-    miss_learn(point->session, !finding->found);
+    struct tree_session *session = point->session;
+    struct tree *tree = point->tree;
+    miss_learn(session, !finding->found);
     if (!finding->found)
         return BANYAN_ENOTFOUND;
     memcpy(point->value, finding->value, finding->length);
     point->slot.value = (struct format_key){point->value, finding->length};
+    session->served = false;
+    tree_owned_learn(session, tree, finding->link,
+                     tree_owned_stamp_since(session, tree, finding->link.address, finding->moment),
+                     point->key, point->slot.value);
+    tree_owned_missed(session, tree, round_trips);
     return 0;
 }
 
@@ -343,15 +392,15 @@ static int point_try(struct point *point)
     if (cached != TREE_RESTART)
         return cached;
     if (point_cached(point, &cached))
-        return tree_again(session, &cached) ? TREE_ANEW : cached;
+        return tree_again(session, point->tree, &cached) ? TREE_ANEW : cached;
     const uint64_t began = session->stats.cost.round_trips;
     for (;;) {
-        struct tree_finding finding = {0};
+        struct tree_finding finding;
         enum outcome outcome = AGAIN;
-        session->finding = point_finds(point) ? &finding : NULL;
+        session->finding = point_finds(point, &finding);
         int status = tree_locate(session, point->tree, point->key, false, 0, &point->path);
         if (status == TREE_WALKED)
-            return point_found(point, &finding);
+            return point_found(point, &finding, session->stats.cost.round_trips - began);
         for (unsigned attempt = 0; !status && outcome == AGAIN; attempt++) {
             gaddr leaf = point->path.link.address;
             if ((attempt && attempt % TREE_PATIENCE == 0) || (point->asked && point->settled != leaf))
@@ -366,7 +415,7 @@ static int point_try(struct point *point)
                 session->stats.retries++;
             }
         }
-        if (tree_again(session, &status))
+        if (tree_again(session, point->tree, &status))
             return TREE_ANEW;
         if (status)
             return status;
@@ -381,36 +430,67 @@ static int point_try(struct point *point)
     }
 }
 
-static int value_copy(const struct point *point, void *value, size_t *length)
+static int value_copy(struct tree_session *session, const struct tree *tree, struct format_key found,
+                      void *value, size_t *length)
 {
-    const struct format_key found = point->slot.value;
     size_t capacity = *length;
     *length = found.length;
     if (capacity < found.length)
-        return pool_fail(&point->session->pool, BANYAN_EVALUESIZE,
-                         "index %s: the value has %u bytes, the buffer %zu", point->tree->name, found.length,
+        return pool_fail(&session->pool, BANYAN_EVALUESIZE,
+                         "index %s: the value has %u bytes, the buffer %zu", tree->name, found.length,
                          capacity);
     if (found.length)
         memcpy(value, found.bytes, found.length);
     return 0;
 }
 
+/*
+ * What point_try comes to where nothing stands in the way: the range is this process's alone and not logged,
+ * the way to the leaf is cached, the leaf is mapped here, and the key's slot is found there (R1).
+ * TREE_RESTART: it is not so; then nothing is counted, and point_try begins from the root.
+ */
+static int lookup_plain(struct tree_session *session, struct tree *tree, struct format_key key, void *value,
+                        size_t *length)
+{
+    struct tree_in_place place;
+    struct format_slot slot;
+    struct format_link leaf;
+    uint32_t frames;
+    if (session->right != TREE_OWNED || session->logged || tree->owned || !session->access->find ||
+        session->compute->walks || miss_likely(session))
+        return TREE_RESTART;
+    if (!tree_locate_cached(session, tree, key, &leaf, &frames) ||
+        !tree_in_place_find(session, tree, leaf, key, false, &place) ||
+        !tree_in_place_hit(session, tree, &place, &slot))
+        return TREE_RESTART;
+    tree_locate_count(session, frames);
+    miss_learn(session, false);
+    return value_copy(session, tree, slot.value, value, length);
+}
+
+static int lookup_any(struct tree_session *session, struct tree *tree, struct format_key key, bool leaf_only,
+                      void *value, size_t *length)
+{
+    struct point point;
+    point_init(&point, session, tree, key);
+    point.leaf_only = leaf_only;
+    int status = point_try(&point);
+    return status ? status : value_copy(session, tree, point.slot.value, value, length);
+}
+
 int tree_lookup_try(struct tree_session *session, struct tree *tree, struct format_key key, void *value,
                     size_t *length)
 {
-    struct point point = {.session = session, .tree = tree, .key = key};
     if (tree_rights_ask(session))
         return TREE_FORWARD;
-    int status = point_try(&point);
-    return status ? status : value_copy(&point, value, length);
+    int status = lookup_plain(session, tree, key, value, length);
+    return status == TREE_RESTART ? lookup_any(session, tree, key, false, value, length) : status;
 }
 
 int tree_lookup_leaf(struct tree_session *session, struct tree *tree, struct format_key key, void *value,
                      size_t *length)
 {
-    struct point point = {.session = session, .tree = tree, .key = key, .leaf_only = true};
-    int status = point_try(&point);
-    return status ? status : value_copy(&point, value, length);
+    return lookup_any(session, tree, key, true, value, length);
 }
 
 static int lookup_failed(struct tree_session *session, struct tree *tree, int status)
@@ -448,9 +528,10 @@ int tree_lookup_here(struct tree_session *session, struct tree *tree, const void
                      size_t key_length, void *value, size_t *length)
 {
     const size_t capacity = *length;
-    struct point point = {
-        .session = session, .tree = tree, .key = {key_bytes, (uint32_t)key_length}, .asked = true};
+    struct point point;
     struct tree_turn turn = {0};
+    point_init(&point, session, tree, (struct format_key){key_bytes, (uint32_t)key_length});
+    point.asked = true;
     int status = tree_key_check(session, tree, key_bytes, key_length);
     if (!status)
         status = tree_begin(session, tree);
@@ -464,7 +545,7 @@ int tree_lookup_here(struct tree_session *session, struct tree *tree, const void
         }
         status = point_try(&point);
         if (!status)
-            status = value_copy(&point, value, length);
+            status = value_copy(session, tree, point.slot.value, value, length);
     } while (tree_turn_again(session, tree, &turn, &status));
     return status ? lookup_failed(session, tree, status) : 0;
 }

@@ -249,7 +249,7 @@ int tree_merge_step(struct tree_session *session, struct tree *tree, struct tree
             status = tree_restart(session, tree->root_word);
         else if (!status)
             session->restarts = session->invalid = session->astray = session->walked = 0;
-        tree_again(session, &status);
+        tree_again(session, tree, &status);
     }
     return status;
 }

@@ -22,6 +22,7 @@
 #include "tree/catalogue.h"
 #include "tree/delegate.h"
 #include "tree/entries.h"
+#include "tree/exchanging.h"
 #include "tree/forward.h"
 #include "tree/in_place.h"
 #include "tree/index.h"
@@ -35,6 +36,7 @@
 #include "tree/split.h"
 #include "tree/turn.h"
 #include "tree/unlink.h"
+#include "tree/walk.h"
 
 /* ---- what is known of the leaf under its lock ---- */
 
@@ -131,18 +133,33 @@ struct change {
     struct format_slot slot;     /* where the key is, if found */
     enum format_verdict verdict;
     bool found;
-    bool placed; /* by its entry in the cache: of the leaf nothing was read, and `header` says nothing */
-    uint8_t value[FORMAT_VALUE_MAX]; /* of that entry */
-    gaddr moving;                    /* tree_key_block_move: the long key's block; else GADDR_NULL */
+    bool placed;  /* by its entry in the cache: of the leaf nothing was read, and `header` says nothing */
+    gaddr moving; /* tree_key_block_move: the long key's block; else GADDR_NULL */
     bool moved;
-    bool blind;                      /* the function need not be told what the key holds (logged.h) */
-    bool here;                       /* the function runs on this task only */
-    bool mine;                       /* the range must be this process's */
-    struct tree_exchange *exchange;  /* what an owner is asked for; NULL: what the function decides */
-    bool asked;                      /* it was, in the last try */
+    bool blind;                     /* the function need not be told what the key holds (logged.h) */
+    bool here;                      /* the function runs on this task only */
+    tree_placed_function *told;     /* NULL, or called where the change is done in place */
+    bool mine;                      /* the range must be this process's */
+    struct tree_exchange *exchange; /* what an owner is asked for; NULL: what the function decides */
+    bool asked;                     /* it was, in the last try */
+    bool brought;                   /* session->spare has the leaf, by a walk that located the key ... */
+    uint64_t moment;                /* ... and was asked for after this moment (owned_cache_use.h) */
+    uint64_t began;          /* when it READ the leaf, in place of an exchange; 0: that is not measured */
+    struct tree_taken taken; /* of others */
+    /* Not zeroed (change_init). */
+    uint8_t value[FORMAT_VALUE_MAX]; /* of the entry in the cache */
     struct tree_operation operation; /* for the holder of the lock */
-    struct tree_taken taken;         /* of others */
 };
+
+/* The value and the operation are most of the structure, and say nothing before they are set. */
+static void change_init(struct change *change, struct tree_session *session, struct tree *tree,
+                        struct format_key key)
+{
+    memset(change, 0, offsetof(struct change, value));
+    change->session = session;
+    change->tree = tree;
+    change->key = key;
+}
 
 static bool whole_leaf(const struct tree_session *session)
 {
@@ -202,6 +219,44 @@ static bool change_knows(struct change *change)
     return true;
 }
 
+/* Whether what was brought proves all that the change rests on: if not, the leaf is READ, and judged then. */
+static bool change_proves(struct change *change)
+{
+    struct tree_session *session = change->session;
+    const struct format_layout *layout = &change->tree->layout;
+    struct format_header header;
+    struct format_slot slot;
+    if (format_node_verdict(layout, session->spare, change->path.link, change->tree->index, 0, &header) !=
+        FORMAT_LIVE)
+        return false;
+    const enum format_verdict verdict =
+        format_point_verdict_locked(&change->place, session->spare, &header, &slot);
+    if (verdict != FORMAT_HIT && verdict != FORMAT_MISS && verdict != FORMAT_RIGHT)
+        return false;
+    return !whole_leaf(session) ||
+           format_slots_valid(layout, session->spare, 0, layout->slots,
+                              format_slot_seed(header.tag, header.version), header.lower);
+}
+
+/* Under the lock: whether the leaf that a walk has brought is what a READ would bring now (W12). Then the
+ * image has of it what a READ would. */
+static bool change_brought(struct change *change)
+{
+    struct tree_session *session = change->session;
+    const struct tree *tree = change->tree;
+    const gaddr leaf = change->path.link.address;
+    if (!change->brought || !tree_owned_unwritten(session, tree, leaf, change->moment) ||
+        !change_proves(change))
+        return false;
+    memcpy(session->image.bytes, session->spare, tree->layout.geometry.leaf_bytes);
+    session->served = false;
+    change_learn(change);
+    if (tree_owned_wants(session, tree))
+        tree_owned_offer(session, tree, leaf, session->image.bytes,
+                         tree_owned_stamp_since(session, tree, leaf, change->moment));
+    return true;
+}
+
 /* Under the lock: reads what the image lacks. On an error the lock is given up. */
 static int change_read(struct change *change, bool header)
 {
@@ -222,7 +277,42 @@ static int change_read(struct change *change, bool header)
     return 0;
 }
 
-/* Takes the lock with header and bucket in the image, or with the slot placed; or TREE_ANSWERED. */
+/* Under the lock, with nothing known of the leaf: the memory node makes the change. TREE_EXCHANGED, or an
+ * error: the lock is given up. 0: nothing was done. */
+static int change_exchange(struct change *change)
+{
+    struct tree_session *session = change->session;
+    struct tree_exchanged exchanged;
+    uint8_t value[FORMAT_VALUE_MAX + 1];
+    size_t length = 0;
+    assert(change->hold.owned); /* to give that lock up asks for nothing, so that it cannot fail (W14) */
+    if (tree_delegate_waits(&change->hold) ||
+        !tree_exchanges_wanted(session, change->tree, change->path.link.address) ||
+        !tree_exchanges_ask(session, change->tree, change->path.link, change->exchange, &exchanged))
+        return 0;
+    /* It decides as the memory node has done: the exchange says the same. Here it hears what the key held. */
+    if (!exchanged.status)
+        (void)change->function(change->context, exchanged.existed ? exchanged.old : NULL,
+                               exchanged.old_length, value, &length);
+    return tree_leaf_release_with(session, change->tree, &change->hold,
+                                  exchanged.status ? exchanged.status : TREE_EXCHANGED);
+}
+
+/* The same, or reads what the image lacks: for changes that a memory node may make. */
+static int change_exchange_or_read(struct change *change)
+{
+    const int status = change_exchange(change);
+    if (status)
+        return status;
+    change->began = tree_exchanges_began(change->session);
+    const int failed = change_read(change, true);
+    if (failed || change->session->served)
+        change->began = 0;
+    return failed;
+}
+
+/* Takes the lock with header and bucket in the image, or with the slot placed; or TREE_ANSWERED; or
+ * TREE_EXCHANGED without it. */
 static int change_lock(struct change *change)
 {
     struct tree_session *session = change->session;
@@ -233,13 +323,18 @@ static int change_lock(struct change *change)
     uint32_t count = change_reads(change, true, reads);
     bool places = !change->moving && !whole_leaf(session) && tree_owned_places(session, change->tree);
     bool leave = !change->here && tree_delegate_on(session);
+    const bool exchanges = tree_exchanges_on(session, change->exchange);
+    change->brought =
+        tree_walk_brought(session, change->tree, change->path.link, session->spare, &change->moment);
     change->operation = (struct tree_operation){.tree = change->tree,
                                                 .place = change->place,
                                                 .function = change->function,
                                                 .context = change->context};
-    int status = tree_leaf_lock_or_leave(session, change->tree, leaf, leave ? &change->operation : NULL,
-                                         reads, places ? 0 : count, &change->hold);
+    int status =
+        tree_leaf_lock_or_leave(session, change->tree, leaf, leave ? &change->operation : NULL, reads,
+                                places || exchanges || change->brought ? 0 : count, &change->hold);
     change->placed = false;
+    change->began = 0;
     if (status)
         return status;
     bool handed = session->waiter.snapshot;
@@ -248,7 +343,11 @@ static int change_lock(struct change *change)
     assert(!handed || (session->image.address == leaf && session->image.header));
     if (places && change_knows(change))
         return 0;
-    if (handed || places)
+    if (!handed && change_brought(change))
+        return 0;
+    if (exchanges && !handed && !change->brought)
+        return change_exchange_or_read(change);
+    if (handed || places || exchanges || change->brought)
         return change_read(change, !handed);
     if (count > 1)
         format_header_settle(&change->tree->layout, &reads[0]);
@@ -448,7 +547,10 @@ static int change_release(struct change *change, struct fabric_command *writes, 
     uint32_t own = count;
     if (!change->taken.waiters) {
         change_notes(change, slot != UINT32_MAX);
-        return tree_leaf_release(session, change->tree, &change->hold, writes, count);
+        int status = tree_leaf_release(session, change->tree, &change->hold, writes, count);
+        if (count && !status)
+            tree_exchanges_read(session, change->path.link.address, change->began);
+        return status;
     }
     struct tree_delegate_leaf leaf = {.session = session,
                                       .tree = change->tree,
@@ -506,6 +608,12 @@ static int change_split(struct change *change, struct format_key value)
     struct tree *tree = change->tree;
     tree_delegate_return(session, &change->hold, &change->taken);
     int status = tree_leaf_complete(session, tree, change->path.link.address);
+    /* It may have been read again. A process that has lost the range, and has not heard of it yet, may find
+     * another leaf in the block by now: it hears of it at the latest when its writes are refused. */
+    if (!status)
+        status = tree_leaf_validate(session, tree, change->path.link, &change->header);
+    if (!status && format_header_side(&change->header, change->key) != 0)
+        status = TREE_RESTART;
     if (status)
         return change_quit(change, status);
     struct tree_addition addition = {change->key, value};
@@ -713,7 +821,8 @@ static int change_place(struct change *change)
     if (!session->access->enter || change->here || change->moving ||
         !tree_in_place_find(session, change->tree, change->path.link, change->key, true, &place))
         return TREE_BY_LOCK;
-    return tree_in_place_change(session, change->tree, &place, change->function, change->context);
+    return tree_in_place_change(session, change->tree, &place, change->function, change->told,
+                                change->context);
 }
 
 /* Under the right that was entered: 0, an error, or a verdict of turn.h. */
@@ -723,8 +832,10 @@ static int change_try(struct change *change)
     struct tree *tree = change->tree;
     int status = 0;
     for (bool located = false;;) {
-        if (!located)
+        if (!located) {
+            session->leaves = tree_owned_told(session, tree);
             status = tree_locate(session, tree, change->key, false, 0, &change->path);
+        }
         if (!status)
             status = change_place(change);
         if (!status)
@@ -739,8 +850,10 @@ static int change_try(struct change *change)
             status = change_decide(change);
         if (status == TREE_ANSWERED)
             status = tree_delegate_result(session, &change->operation);
+        if (status == TREE_EXCHANGED)
+            status = 0;
         assert(!change->taken.waiters);
-        if (tree_again(session, &status))
+        if (tree_again(session, tree, &status))
             return TREE_ANEW;
         if (status <= 0 || status == TREE_FOREIGN || status == TREE_WAIT)
             return status;
@@ -761,7 +874,7 @@ static int change_log(struct change *change)
     int status = tree_logged_append(session, change->tree, &logged, &ticket);
     if (!status)
         status = tree_logged_commit(session, &ticket);
-    return tree_again(session, &status) ? TREE_ANEW : status;
+    return tree_again(session, change->tree, &status) ? TREE_ANEW : status;
 }
 
 /* What must be done before the change. */
@@ -788,7 +901,7 @@ static int change_own(struct change *change)
     if (!change->moving && tree_logs(change->session))
         return change_log(change);
     int status = change_ahead(change);
-    if (tree_again(change->session, &status))
+    if (tree_again(change->session, change->tree, &status))
         return TREE_ANEW;
     return status ? status : change_try(change);
 }
@@ -800,10 +913,11 @@ static int change_forward(struct change *change)
     if (change->moving) /* nothing is moved */
         return 0;
     int status = change_ahead(change);
-    if (tree_again(session, &status))
+    if (tree_again(session, change->tree, &status))
         return TREE_ANEW;
     if (status)
         return status;
+    tree_turn_withdraw(session, change->tree);
     if (change->exchange)
         return tree_forward_exchange(session, change->tree, change->exchange);
     return tree_forward_modify(session, change->tree, change->key, change->function, change->context);
@@ -834,8 +948,10 @@ static int change_run(struct change *change)
 {
     struct tree_session *session = change->session;
     struct tree *tree = change->tree;
-    struct tree_turn turn = {0};
+    struct tree_turn turn = {.change = &change->key};
     int status = tree_key_check(session, tree, change->key.bytes, change->key.length);
+    if (!status)
+        tree_turn_announce(session, &change->key); /* an earlier one of a batch may have withdrawn */
     if (!status)
         status = tree_begin(session, tree);
     if (status) {
@@ -864,24 +980,23 @@ static int change_run(struct change *change)
 int tree_modify(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
                 tree_modify_function *function, void *context)
 {
-    struct change change = {.session = session,
-                            .tree = tree,
-                            .key = {key, (uint32_t)key_length},
-                            .function = function,
-                            .context = context};
+    struct change change;
+    change_init(&change, session, tree, (struct format_key){key, (uint32_t)key_length});
+    change.function = function;
+    change.context = context;
     return change_run(&change);
 }
 
 int tree_change(struct tree_session *session, struct tree *tree, tree_modify_function *function,
-                void *context, struct tree_exchange *exchange, bool *asked)
+                tree_placed_function *placed, void *context, struct tree_exchange *exchange, bool *asked)
 {
-    struct change change = {.session = session,
-                            .tree = tree,
-                            .key = {exchange->key, (uint32_t)exchange->key_length},
-                            .function = function,
-                            .context = context,
-                            .blind = exchange->expect == TREE_EXPECT_ANYTHING && exchange->value,
-                            .exchange = exchange};
+    struct change change;
+    change_init(&change, session, tree, (struct format_key){exchange->key, (uint32_t)exchange->key_length});
+    change.function = function;
+    change.told = placed;
+    change.context = context;
+    change.blind = exchange->expect == TREE_EXPECT_ANYTHING && exchange->value;
+    change.exchange = exchange;
     int status = change_run(&change);
     *asked = change.asked;
     return status;
@@ -890,28 +1005,32 @@ int tree_change(struct tree_session *session, struct tree *tree, tree_modify_fun
 int tree_change_leaf(struct tree_session *session, struct tree *tree, struct format_key key,
                      tree_modify_function *function, void *context)
 {
-    struct change change = {
-        .session = session, .tree = tree, .key = key, .function = function, .context = context, .here = true};
+    struct change change;
+    change_init(&change, session, tree, key);
+    change.function = function;
+    change.context = context;
+    change.here = true;
     return change_try(&change);
 }
 
 int tree_modify_here(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
                      tree_modify_function *function, void *context)
 {
-    struct change change = {.session = session,
-                            .tree = tree,
-                            .key = {key, (uint32_t)key_length},
-                            .function = function,
-                            .context = context,
-                            .here = true};
+    struct change change;
+    change_init(&change, session, tree, (struct format_key){key, (uint32_t)key_length});
+    change.function = function;
+    change.context = context;
+    change.here = true;
     return change_run(&change);
 }
 
 int tree_key_block_move(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
                         gaddr block, bool *moved)
 {
-    struct change change = {
-        .session = session, .tree = tree, .key = {key, (uint32_t)key_length}, .here = true, .moving = block};
+    struct change change;
+    change_init(&change, session, tree, (struct format_key){key, (uint32_t)key_length});
+    change.here = true;
+    change.moving = block;
     assert(block != GADDR_NULL);
     int status = change_run(&change);
     *moved = change.moved;
@@ -1017,7 +1136,7 @@ static int usual_run(struct tree_session *session, struct tree *tree, const void
     int status =
         usual->when == DELETE_IF_PRESENT ? 0 : tree_value_check(session, tree, usual->value, usual->length);
     if (!status)
-        status = tree_change(session, tree, usual_change, usual, &exchange, &asked);
+        status = tree_change(session, tree, usual_change, NULL, usual, &exchange, &asked);
     if (!status && asked)
         usual->status = 0;            /* what an earlier try found here is not what its owner has done */
     if (status == BANYAN_ECONFLICT) { /* the owner's answer */
@@ -1082,15 +1201,9 @@ static enum tree_verdict exchange_change(void *context, const void *old, size_t 
     exchange->old_length = old_length;
     if (old_length)
         memcpy(exchange->old, old, old_length);
-    bool equal = old && old_length == exchange->expected_length &&
-                 (!old_length || !memcmp(old, exchange->expected, old_length));
-    if ((exchange->expect == TREE_EXPECT_NOTHING && old) ||
-        (exchange->expect == TREE_EXPECT_SOMETHING && !old) ||
-        (exchange->expect == TREE_EXPECT_VALUE && !equal)) {
-        exchange->refused = true;
+    exchange->refused = !tree_exchange_met(exchange, old, old_length);
+    if (exchange->refused)
         return TREE_KEEP;
-    }
-    exchange->refused = false;
     if (!exchange->value)
         return TREE_DELETE;
     if (exchange->length)
@@ -1109,11 +1222,10 @@ int tree_lookup_settled_here(struct tree_session *session, struct tree *tree, co
                              size_t key_length, void *value, size_t *length)
 {
     struct unmerged *table = tree_log_table(tree);
-    struct change change = {.session = session,
-                            .tree = tree,
-                            .key = {key, (uint32_t)key_length},
-                            .function = tree_keep,
-                            .mine = true};
+    struct change change;
+    change_init(&change, session, tree, (struct format_key){key, (uint32_t)key_length});
+    change.function = tree_keep;
+    change.mine = true;
     int status = table && unmerged_unsettled(table, change.key) ? change_run(&change) : 0;
     return status ? status : tree_lookup_here(session, tree, key, key_length, value, length);
 }
@@ -1142,13 +1254,12 @@ static int exchange_run(struct change *change)
 
 int tree_exchange_here(struct tree_session *session, struct tree *tree, struct tree_exchange *exchange)
 {
-    struct change change = {.session = session,
-                            .tree = tree,
-                            .key = {exchange->key, (uint32_t)exchange->key_length},
-                            .function = exchange_change,
-                            .context = exchange,
-                            .blind = exchange->expect == TREE_EXPECT_ANYTHING && exchange->value,
-                            .mine = true};
+    struct change change;
+    change_init(&change, session, tree, (struct format_key){exchange->key, (uint32_t)exchange->key_length});
+    change.function = exchange_change;
+    change.context = exchange;
+    change.blind = exchange->expect == TREE_EXPECT_ANYTHING && exchange->value;
+    change.mine = true;
     int status = exchange->value ? tree_value_check(session, tree, exchange->value, exchange->length) : 0;
     if (!status && exchange->expect > TREE_EXPECT_VALUE)
         status = pool_fail(&session->pool, BANYAN_EINVAL, "index %s: an exchange expects what there is not",

@@ -2,8 +2,9 @@
  * move.c - a node moves to another memory node, online: R8 (docs/internals/tree.md; contract in tree.h). A
  * leaf is split at its lower fence, by which all of it goes to the copy (split.c); an inner node is written
  * whole, so its copy and its death are one write each. What is left then, the left neighbour's link and the
- * parent's entry, is what any dead node leaves (unlink.c). About eight round trips.
+ * parent's entry, or the root word, is what any dead node leaves (unlink.c). About eight round trips.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "format/internal_node.h"
@@ -13,6 +14,8 @@
 #include "tree/index.h"
 #include "tree/leaf.h"
 #include "tree/locate.h"
+#include "tree/move.h"
+#include "tree/move_keys.h"
 #include "tree/parent.h"
 #include "tree/session.h"
 #include "tree/split.h"
@@ -43,9 +46,19 @@ static int path_judge(struct mover *mover)
         return outcome(mover, TREE_MOVE_THERE);
     if (mover->move->from != POOL_ANY_NODE && node != mover->move->from)
         return outcome(mover, TREE_MOVE_ELSEWHERE);
-    if (!path->parent.address && path->direct)
-        return outcome(mover, TREE_MOVE_ROOT);
     return outcome(mover, TREE_MOVE_LATER);
+}
+
+/*
+ * Under the lock of a live node: whether its parent's entry names it, or the root word. As any node that dies
+ * it must be named, so that the session that replaces that name frees it, and no other. One that begins at
+ * the least key is, as soon as a way leads to it: nothing lies to its left that would.
+ */
+static bool named(const struct mover *mover, const struct format_header *header)
+{
+    const struct tree_path *path = &mover->path;
+    const bool leftmost = !format_key_compare(header->lower, format_key_least(&mover->tree->layout));
+    return path->direct && (path->parent.address || leftmost);
 }
 
 /* A block for the copy, where it was asked for. TREE_MOVE_FULL: that memory node has no room. */
@@ -77,10 +90,9 @@ static int move_conclude(struct mover *mover, struct format_link link, const str
 /* ---- leaves ---- */
 
 /*
- * Under the lock of a live leaf: whether it may die. As any leaf that dies its parent must name it, so that
- * the session that replaces that entry frees it, and no other; and its left neighbour must be of the same
- * right, so that this process may change that too (O3: the first leaf of a range stays where it is, unless it
- * is the first of the index).
+ * Under the lock of a live leaf: whether it may die. It must be named, as above; and its left neighbour must
+ * be of the same right, so that this process may change that too (O3: the first leaf of a range stays where
+ * it is, unless it is the first of the index).
  */
 static bool leaf_may(struct mover *mover, const struct format_header *header)
 {
@@ -90,7 +102,7 @@ static bool leaf_may(struct mover *mover, const struct format_header *header)
         mover->move->outcome = TREE_MOVE_FIRST;
         return false;
     }
-    return mover->path.direct && mover->path.parent.address && tree_rights_cover(session, header->lower);
+    return named(mover, header) && tree_rights_cover(session, header->lower);
 }
 
 /* The way has led to another leaf than the key's, or the leaf to a parent that does not name it. */
@@ -125,6 +137,47 @@ static int leaf_halve(struct mover *mover)
     return status ? status : TREE_RESTART;
 }
 
+/* Takes the leaf's lock, and finishes what is half done there. */
+static int leaf_take(struct mover *mover, struct tree_hold *hold, struct format_header *header)
+{
+    struct tree_session *session = mover->session;
+    struct tree *tree = mover->tree;
+    const struct format_link link = mover->path.link;
+    int status = tree_leaf_take(session, tree, link, hold, header);
+    int finished = 0;
+    if (!status || status == TREE_FOREIGN)
+        return status;
+    if (status == TREE_RESTART && format_header_departed(header, link, tree->index) &&
+        tree_rights_cover_below(session, header->lower))
+        finished = tree_unlink_finish(session, tree, link, header);
+    if (status < 0 || finished < 0 || finished == TREE_FOREIGN)
+        return status < 0 ? status : finished;
+    tree_path_forget(session, tree, &mover->path);
+    return TREE_RESTART;
+}
+
+/* Gives the lock of a leaf up that is not to move, or is not the one that was meant. */
+static int leaf_leave(struct mover *mover, struct tree_hold *hold, struct format_header *header)
+{
+    const bool meant = !format_header_side(header, mover->key) && mover->move->outcome != TREE_MOVE_LATER;
+    struct format_key_copy keys[2];
+    format_key_store(&keys[0], header->lower);
+    format_key_store(&keys[1], header->upper);
+    header->lower = format_key_of(&keys[0]);
+    header->upper = format_key_of(&keys[1]);
+    int status = tree_leaf_release_with(mover->session, mover->tree, hold, 0);
+    return status || meant ? status : leaf_astray(mover, header);
+}
+
+/* It lies where it is to lie. */
+static int leaf_settle(struct mover *mover)
+{
+    struct tree_hold hold;
+    struct format_header header;
+    int status = leaf_take(mover, &hold, &header);
+    return status ? status : leaf_leave(mover, &hold, &header);
+}
+
 static int leaf_move(struct mover *mover)
 {
     struct tree_session *session = mover->session;
@@ -137,29 +190,11 @@ static int leaf_move(struct mover *mover)
     int status = copy_allocate(mover, &copy);
     if (status || copy == GADDR_NULL)
         return status;
-    const uint32_t bytes = tree_node_bytes(tree, 0);
-    status = tree_leaf_take(session, tree, link, &hold, &header);
-    if (status) {
-        pool_release(&session->pool, copy, bytes);
-        if (status == TREE_RESTART && format_header_departed(&header, link, tree->index) &&
-            tree_rights_cover_below(session, header.lower))
-            status = tree_unlink_finish(session, tree, link, &header);
-        if (status >= 0 && status != TREE_FOREIGN) {
-            tree_path_forget(session, tree, &mover->path);
-            status = TREE_RESTART;
-        }
-        return status;
-    }
-    if (format_header_side(&header, mover->key) || !leaf_may(mover, &header)) {
-        const bool first = mover->move->outcome == TREE_MOVE_FIRST;
-        struct format_key_copy keys[2];
-        format_key_store(&keys[0], header.lower);
-        format_key_store(&keys[1], header.upper);
-        header.lower = format_key_of(&keys[0]);
-        header.upper = format_key_of(&keys[1]);
-        pool_release(&session->pool, copy, bytes);
-        status = tree_leaf_release_with(session, tree, &hold, 0);
-        return status || first ? status : leaf_astray(mover, &header);
+    status = leaf_take(mover, &hold, &header);
+    const bool goes = !status && !format_header_side(&header, mover->key) && leaf_may(mover, &header);
+    if (!goes) {
+        pool_release(&session->pool, copy, tree_node_bytes(tree, 0));
+        return status ? status : leaf_leave(mover, &hold, &header);
     }
     status = tree_split_away(session, tree, link, &hold, copy, &lower, &dead);
     if (status == BANYAN_ENOSPC)
@@ -231,7 +266,7 @@ static int internal_move(struct mover *mover)
         return status == TREE_LOW ? outcome(mover, TREE_MOVE_ELSEWHERE) : status;
     status = path_judge(mover);
     bool goes = mover->move->outcome == TREE_MOVE_LATER;
-    if (goes && !(mover->path.direct && mover->path.parent.address)) {
+    if (goes && !named(mover, &header)) {
         status = tree_unlock(session, &hold, unlock, 0);
         tree_path_forget(session, mover->tree, &mover->path);
         return status ? status : TREE_RESTART;
@@ -258,9 +293,13 @@ static int move_try(struct mover *mover)
             return outcome(mover, TREE_MOVE_ELSEWHERE);
         if (!status)
             status = path_judge(mover);
-        if (status || mover->move->outcome != TREE_MOVE_LATER)
+        const enum tree_move_outcome judged = mover->move->outcome;
+        if (status || !(judged == TREE_MOVE_LATER || judged == TREE_MOVE_THERE))
             return status;
-        status = level ? internal_move(mover) : leaf_move(mover);
+        if (level)
+            status = internal_move(mover);
+        else
+            status = judged == TREE_MOVE_THERE ? leaf_settle(mover) : leaf_move(mover);
         if (status != TREE_RESTART && status != TREE_SIDEWAYS)
             return status;
         status = tree_restart(session, mover->path.link.address);
@@ -269,6 +308,56 @@ static int move_try(struct mover *mover)
         if (session->restarts >= TREE_PATIENCE) /* others are at work here */
             return outcome(mover, TREE_MOVE_LATER);
     }
+}
+
+int tree_move_within(struct tree_session *session, struct tree *tree, struct tree_move *move)
+{
+    struct mover mover = {
+        .session = session, .tree = tree, .move = move, .key = {move->key, move->key_length}};
+    return move_try(&mover);
+}
+
+/* ---- long keys ---- */
+
+/* Within the operation: what there is to move. */
+static int keys_find(struct mover *mover, struct tree_move_keys *keys)
+{
+    struct tree_session *session = mover->session;
+    for (;;) {
+        int status = tree_move_keys_find(session, mover->tree, mover->key, mover->move->from, keys);
+        if (!status)
+            mover->move->outcome = keys->count ? TREE_MOVE_LATER : TREE_MOVE_THERE;
+        if (status != TREE_RESTART)
+            return status;
+        status = tree_restart(session, mover->tree->root_word);
+        if (status)
+            return status;
+        if (session->restarts >= TREE_PATIENCE)
+            return outcome(mover, TREE_MOVE_LATER);
+    }
+}
+
+/* Behind it. *moved grows by those that have another block; *again: there may be more of them. */
+static int keys_run(struct mover *mover, const struct tree_move_keys *keys, uint32_t *moved, bool *again)
+{
+    uint32_t now;
+    int status = tree_move_keys_run(mover->session, mover->tree, keys, &now);
+    *moved += now;
+    *again = !status && keys->more && now;
+    if (status == BANYAN_ENOSPC)
+        return outcome(mover, TREE_MOVE_FULL);
+    if (!status && now == keys->count)
+        mover->move->outcome = TREE_MOVE_DONE; /* else keys have gone meanwhile, or the right to them */
+    return status;
+}
+
+/* ---- by right ---- */
+
+/* It is another's by now, or the owner did not answer: a message was lost, or the owner is slow or has died.
+ * It may have moved the leaf all the same; the next walk finds it where it is. */
+static bool asked_again(int status)
+{
+    return status == BANYAN_EFENCED || status == BANYAN_ETIMEOUT || status == BANYAN_ENET;
 }
 
 /* Another compute node has the right to the leaf: it moves it, if it can be asked. */
@@ -286,27 +375,24 @@ static int move_ask(struct mover *mover)
         compute->forward.move(compute->forward_context, session, mover->tree, session->owner, &asked);
     if (!status)
         mover->move->outcome = asked.outcome;
-    return status == BANYAN_EFENCED ? outcome(mover, TREE_MOVE_LATER) : status; /* it is another's by now */
+    return asked_again(status) ? outcome(mover, TREE_MOVE_LATER) : status;
 }
 
-int tree_move_node(struct tree_session *session, struct tree *tree, struct tree_move *move)
+/* The node, or the blocks of its long keys: which these are. */
+static int move_once(struct mover *mover, struct tree_move_keys *keys)
 {
-    struct mover mover = {
-        .session = session, .tree = tree, .move = move, .key = {move->key, move->key_length}};
+    struct tree_session *session = mover->session;
+    struct tree *tree = mover->tree;
+    struct tree_move *move = mover->move;
     struct tree_turn turn = {0};
-    if (!move->key_length)
-        mover.key = format_key_least(&tree->layout);
-    int status = tree_key_check(session, tree, mover.key.bytes, mover.key.length);
-    if (!status || !move->key_length)
-        status = tree_begin(session, tree);
-    else
-        return status;
+    int status = tree_begin(session, tree);
     session->stats.operations--; /* it is background work, not a client's */
-    if (!status && move->to >= session->pool.memory_nodes)
+    if (!status && !(move->to == POOL_ANY_NODE && !move->level) && !pool_knows(&session->pool, move->to))
         status = pool_fail(&session->pool, BANYAN_EINVAL, "there is no memory node %u to move to", move->to);
     if (status)
         return status;
     do {
+        keys->count = 0;
         move->outcome = TREE_MOVE_LATER;
         enum tree_right right = TREE_SHARED;
         if (move->level) { /* inner nodes are everybody's (O4), and nothing is told that could be out of date
@@ -314,32 +400,57 @@ int tree_move_node(struct tree_session *session, struct tree *tree, struct tree_
             session->right = TREE_SHARED;
             session->cached = false;
         } else {
-            right = tree_rights_enter(session, tree, mover.key);
+            right = tree_rights_enter(session, tree, mover->key);
         }
         if (right <= TREE_OWNED)
-            status = move_try(&mover);
+            status = move->to == POOL_ANY_NODE ? keys_find(mover, keys) : move_try(mover);
         else
-            status = right == TREE_OTHERS ? move_ask(&mover) : outcome(&mover, TREE_MOVE_LATER);
-        if (tree_again(session, &status))
+            status = right == TREE_OTHERS ? move_ask(mover) : outcome(mover, TREE_MOVE_LATER);
+        if (tree_again(session, tree, &status))
             status = TREE_ANEW;
     } while (tree_turn_again(session, tree, &turn, &status));
+    /* Where a memory node is emptied the leaf is split next, so that it is not the first any more. The block
+     * of the leaf before it, which has just left, must not become its other half. */
+    if (!status && move->outcome == TREE_MOVE_FIRST)
+        pool_worker_leave(session->pool.worker, move->from);
     return status;
 }
 
-int tree_move_root(struct tree_session *session, struct tree *tree, uint16_t from, bool *raised)
+/*
+ * Once, and again while a leaf has more long keys than one turn takes. No more of them in all than a leaf has
+ * slots: where nothing keeps new blocks from the memory node (others have ended its emptying), keys whose
+ * leaf lies there get their new blocks there too, and there are always more.
+ */
+static int move_all(struct mover *mover, struct tree_move_keys *keys)
 {
-    struct format_link root;
-    uint8_t level;
-    *raised = false;
-    int status = tree_begin(session, tree);
-    session->stats.operations--;
-    if (status)
-        return status;
+    uint32_t moved = 0;
+    bool again;
+    int status;
     do {
-        tree_root_forget(tree);
-        status = tree_root_get(session, tree, &root, &level);
-        if (!status && gaddr_node(root.address) == from)
-            status = tree_root_raise(session, tree, level, raised);
-    } while (tree_again(session, &status));
+        again = false; /* a turn that finds nothing is the last */
+        status = move_once(mover, keys);
+        if (!status && keys->count)
+            status = keys_run(mover, keys, &moved, &again);
+        else if (!status && moved && mover->move->outcome == TREE_MOVE_THERE)
+            mover->move->outcome = TREE_MOVE_DONE; /* others moved the rest, or it is gone */
+    } while (again && moved < mover->tree->layout.slots);
+    return again ? outcome(mover, TREE_MOVE_LATER) : status;
+}
+
+int tree_move_node(struct tree_session *session, struct tree *tree, struct tree_move *move)
+{
+    struct mover mover = {
+        .session = session, .tree = tree, .move = move, .key = {move->key, move->key_length}};
+    struct tree_move_keys *keys = NULL;
+    int status = 0;
+    if (!move->key_length)
+        mover.key = format_key_least(&tree->layout);
+    else
+        status = tree_key_check(session, tree, mover.key.bytes, mover.key.length);
+    if (!status && !(keys = malloc(sizeof *keys)))
+        status = pool_fail_memory(&session->pool);
+    if (!status)
+        status = move_all(&mover, keys);
+    free(keys);
     return status;
 }

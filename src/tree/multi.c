@@ -9,6 +9,10 @@
  * shared ranges and of owned ones go together: a group's lists are the same but for the global lock. What is
  * another's goes to its owner, as many puts in one call as there are for that owner; reads of it go with the
  * batch.
+ *
+ * In place, the first put that finds its leaf full splits it by itself, and the later puts of the same leaf
+ * go with the next batch: by then their ways lead to either half. None of them goes before the first, since
+ * ascending keys would then not be appended any more, and the split would leave half a leaf behind (split.c).
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -24,6 +28,7 @@
 #include "tree/leaf.h"
 #include "tree/locate.h"
 #include "tree/logged.h"
+#include "tree/merging.h"
 #include "tree/owned_cache_use.h"
 #include "tree/session.h"
 #include "tree/turn.h"
@@ -31,6 +36,7 @@
 
 /* Items under way together; what needs more than the plain case is done one by one afterwards. */
 #define BATCH 32u
+_Static_assert(BATCH <= TREE_LOCATE_MANY, "one call locates all of them");
 /* Merging lets others go first behind so many items that it has located: it holds no lock yet (L5). */
 #define LOCATED_MAX 4u
 /* Puts to one leaf that go together: each may write a key block and a slot, and the lock has to be freed. */
@@ -68,6 +74,7 @@ struct batch_item {
     struct tree_operation operation;
     struct tree_in_place in_place; /* of an owned leaf that was found so */
     bool placed;
+    bool behind; /* deferred until an earlier item has split its leaf */
 };
 
 /* So that images do not lie at the same place of the CPU's caches. */
@@ -358,6 +365,12 @@ static enum tree_verdict put_change(void *context, const void *old, size_t old_l
     return TREE_PUT;
 }
 
+static void put_placed(void *context)
+{
+    struct tree_item *item = context;
+    item->placed(item->placed_context, item);
+}
+
 /* By itself. */
 static int put_single(struct tree_session *session, struct tree *tree, struct tree_item *item)
 {
@@ -371,7 +384,8 @@ static int put_single(struct tree_session *session, struct tree *tree, struct tr
         return status;
     tree_session_ahead(session, item->ahead, item->ahead && !item->ahead_done);
     session->merge_met = item->met;
-    status = tree_change(session, tree, put_change, item, &exchange, &asked);
+    status =
+        tree_change(session, tree, put_change, item->placed ? put_placed : NULL, item, &exchange, &asked);
     item->ahead_done |= tree_session_ahead_done(session);
     if (!status && asked)
         put_replaced(item, exchange.existed ? exchange.old : NULL, exchange.old_length);
@@ -670,6 +684,9 @@ static void put_conclude(struct tree_batch *batch, struct batch_item *leader)
     put_ended(batch, leader);
     tree_lock_abandon(session, &leader->hold, status);
     tree_delegate_answer(session, &leader->taken, status);
+    /* R6: the memory node was removed while the lock was held there, so the leaf was an old one. */
+    if (status == BANYAN_EINVAL && fabric_is_away(session->pool.fabric, leader->list.node))
+        status = BANYAN_EFENCED;
     if (status && status != BANYAN_EFENCED)
         status = pool_list_failed(&session->pool, status, leader->commands, leader->list.count);
     for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next) {
@@ -700,6 +717,21 @@ static void put_answered(struct tree_batch *batch, struct batch_item *leader)
     }
 }
 
+/* What is merged was read: for the choice between this way and the memory node's (merging.h). */
+static void put_read(const struct tree_batch *batch, uint64_t began)
+{
+    const uint64_t took = task_now() - began;
+    uint64_t told = 0; /* bits: memory nodes, by their number modulo 64 */
+    for (uint32_t i = 0; i < batch->count && batch->session->through; i++) {
+        const gaddr leaf = batch->items[i].path.link.address;
+        const uint64_t bit = UINT64_C(1) << gaddr_node(leaf) % 64;
+        if (told & bit || !batch->items[i].posted || batch->items[i].list.status)
+            continue;
+        tree_merges_read(batch->session, leaf, took);
+        told |= bit;
+    }
+}
+
 /* Puts what is still to be done: groups, their locks, a list that reads and one that writes for each. What
  * was left to others and not done stays `todo`; what needs more than that is deferred. */
 static void put_round(struct tree_batch *batch)
@@ -724,7 +756,9 @@ static void put_round(struct tree_batch *batch)
         commands += 2 * entry->members + 1; /* no fewer than the first list needs */
         put_list(batch, i);
     }
+    const uint64_t began = batch->session->through ? task_now() : 0;
     batch_post(batch);
+    put_read(batch, began);
     for (uint32_t i = 0; i < batch->count; i++)
         if (batch->items[i].posted)
             put_go_on(batch, &batch->items[i]);
@@ -802,6 +836,8 @@ static void forward_some(struct tree_batch *batch, uint32_t first, bool put)
         asked[count] = forward_item(batch, entry->item, count, put);
         numbers[count++] = i;
     }
+    if (put)
+        tree_turn_withdraw(session, batch->tree);
     if (compute->forward.many(compute->forward_context, session, batch->tree, owner, asked, count))
         for (uint32_t i = 0; i < count; i++)
             asked[i].status = BANYAN_EFENCED;
@@ -831,21 +867,49 @@ static bool same_key_todo(const struct tree_batch *batch, uint32_t number)
     return false;
 }
 
-/* Puts, in their order, what needs no list; the rest stays `todo`. It counts as two round trips, as they are
- * made together. */
+/* Whether an earlier item has found this one's leaf full. */
+static bool put_behind(const struct tree_batch *batch, uint32_t number)
+{
+    const gaddr leaf = batch->items[number].path.link.address;
+    for (uint32_t i = 0; i < number; i++)
+        if (batch->items[i].placed && batch->items[i].in_place.full &&
+            batch->items[i].path.link.address == leaf)
+            return true;
+    return false;
+}
+
+/* No list of the batch can put it, since its leaf must be split. */
+static void put_defer(struct batch_item *entry, bool behind)
+{
+    entry->behind = behind;
+    entry->deferred = true;
+    entry->todo = false;
+}
+
+/* Puts, in their order, what needs no list; what waits for a split is deferred, and the rest stays `todo`. It
+ * counts as two round trips, as they are made together. */
 static void put_in_place(struct tree_batch *batch)
 {
     struct tree_session *session = batch->session;
     if (!batch_find(batch, true))
         return;
     const uint64_t trips = session->stats.cost.round_trips;
-    bool done = false, left = false;
+    bool done = false, left = false, full = false;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
         batch->marks[i] = key_mark(item_key(entry->item));
+        if (full && entry->placed && put_behind(batch, i)) {
+            put_defer(entry, true);
+            continue;
+        }
         if (!entry->placed || (left && same_key_todo(batch, i)) ||
-            tree_in_place_change(session, batch->tree, &entry->in_place, put_change, entry->item)) {
+            tree_in_place_change(session, batch->tree, &entry->in_place, put_change,
+                                 entry->item->placed ? put_placed : NULL, entry->item)) {
             left = true;
+            if (entry->placed && entry->in_place.full && !session->through) {
+                put_defer(entry, false);
+                full = true;
+            }
             continue;
         }
         entry->item->status = 0;
@@ -972,21 +1036,24 @@ static void put_ahead(struct tree_batch *batch)
     }
 }
 
+static bool put_has_more(const struct tree_batch *batch)
+{
+    bool todo = false;
+    for (uint32_t i = 0; i < batch->count; i++)
+        todo |= batch->items[i].todo;
+    return todo;
+}
+
 static void put_batch(struct tree_batch *batch)
 {
     struct tree_session *session = batch->session;
-    bool todo = true;
     for (uint32_t i = 0; i < batch->count; i++)
         batch->items[i].todo = !batch->items[i].deferred;
     put_ahead(batch);
     put_logged(batch);
     put_in_place(batch);
-    for (uint32_t round = 0; todo && round < ROUNDS_MAX; round++) {
+    for (uint32_t round = 0; put_has_more(batch) && round < ROUNDS_MAX; round++)
         put_round(batch);
-        todo = false;
-        for (uint32_t i = 0; i < batch->count; i++)
-            todo |= batch->items[i].todo;
-    }
     tree_rights_leave(session);
     batch_forward(batch, true);
 }
@@ -1019,30 +1086,76 @@ static void batch_enter(struct tree_batch *batch, bool put)
     }
 }
 
-/* Takes the next items whose arguments are good and whose leaves can be located. */
-static void batch_fill(struct tree_batch *batch, struct tree_item **items, size_t *left, bool put)
+/* The ways of the next items, where they are cached and leaves are mapped here: there the CPU is what a batch
+ * waits for. */
+struct batch_ways {
+    struct format_link leaves[BATCH]; /* address GADDR_NULL: not known */
+    uint32_t frames[BATCH];
+    uint32_t count;
+};
+
+static void batch_ways_find(struct tree_batch *batch, struct tree_item *const *items, uint32_t count,
+                            struct batch_ways *ways)
 {
+    struct tree_session *session = batch->session;
+    struct format_key keys[BATCH];
+    ways->count = 0;
+    if (!session->compute->owned_access->find || session->compute->walks)
+        return;
+    for (; ways->count < count; ways->count++) {
+        struct tree_item *item = items[ways->count];
+        if (item->leaf || tree_key_check(session, batch->tree, item->key, item->key_length))
+            break;
+        keys[ways->count] = item_key(item);
+    }
+    tree_locate_cached_many(session, batch->tree, keys, ways->count, ways->leaves, ways->frames);
+}
+
+/* What was located before is not located again. `known`: by frames of so many, of the cache; NULL: not. */
+static int batch_locate(struct tree_batch *batch, struct batch_item *entry, const struct tree_item *item,
+                        bool put, struct tree_walk_key *walk, const struct format_link *known,
+                        uint32_t frames)
+{
+    struct tree_session *session = batch->session;
+    *walk = (struct tree_walk_key){.key = item_key(item), .finding = {.later = true}};
+    if (item->leaf) {
+        session->stats.operations++;
+        entry->path = (struct tree_path){.link = *item->leaf};
+        return 0;
+    }
+    int status = tree_begin(session, batch->tree);
+    if (!status && known) {
+        tree_locate_count(session, frames);
+        entry->path = (struct tree_path){.link = *known};
+        return 0;
+    }
+    if (!status)
+        do {
+            session->finding = put || !session->compute->walks ? NULL : &walk->finding;
+            status = tree_locate(session, batch->tree, item_key(item), false, 0, &entry->path);
+        } while (tree_again(session, batch->tree, &status));
+    return status;
+}
+
+/* Takes those of the items whose arguments are good and whose leaves can be located. */
+static void batch_fill(struct tree_batch *batch, struct tree_item *const *items, uint32_t count, bool put)
+{
+    struct batch_ways ways;
     batch->count = 0;
-    while (*left && batch->count < BATCH) {
-        if (batch->session->through && batch->count && batch->count % LOCATED_MAX == 0)
+    batch_ways_find(batch, items, count, &ways);
+    for (uint32_t number = 0; number < count; number++) {
+        struct tree_item *item = items[number];
+        if (batch->session->through && !item->leaf && batch->count && batch->count % LOCATED_MAX == 0)
             task_yield();
-        struct tree_item *item = (*items)++;
-        --*left;
         item->status = tree_key_check(batch->session, batch->tree, item->key, item->key_length);
-        item->ahead_done = false;
         if (!item->status && put)
             item->status = tree_value_check(batch->session, batch->tree, item->value, item->length);
         if (item->status)
             continue;
         struct batch_item *entry = &batch->items[batch->count];
-        struct tree_walk_key *walk = &batch->walks[batch->count];
-        int status = tree_begin(batch->session, batch->tree);
-        *walk = (struct tree_walk_key){.key = item_key(item), .finding = {.later = true}};
-        if (!status)
-            do {
-                batch->session->finding = put || !batch->session->compute->walks ? NULL : &walk->finding;
-                status = tree_locate(batch->session, batch->tree, item_key(item), false, 0, &entry->path);
-            } while (tree_again(batch->session, &status));
+        const bool known = number < ways.count && ways.leaves[number].address != GADDR_NULL;
+        int status = batch_locate(batch, entry, item, put, &batch->walks[batch->count],
+                                  known ? &ways.leaves[number] : NULL, known ? ways.frames[number] : 0);
         entry->missing = status == TREE_WALKED;
         if (status && !entry->missing) {
             item->status = pool_not_done(&batch->session->pool, status);
@@ -1050,43 +1163,67 @@ static void batch_fill(struct tree_batch *batch, struct tree_item **items, size_
         }
         entry->item = item;
         entry->list = (struct fabric_list){0};
-        entry->deferred = entry->answered = entry->todo = false;
+        entry->deferred = entry->answered = entry->todo = entry->behind = false;
+        entry->placed = entry->in_place.full = false;
         entry->block = GADDR_NULL;
         batch->count++;
     }
 }
 
-/* Those that the batch has not done, by themselves. An item may wait for its range, and whatever it waits for
- * may put many keys at once in this session (rights.h, tree_forward): the batch is gone behind the first. */
-static void batch_alone(struct tree_batch *batch, bool put)
+/* Whether all that the batch has not done waits for splits: then each leaf is split by its first item. */
+static bool batch_waits_for_splits(const struct tree_batch *batch)
+{
+    for (uint32_t i = 0; i < batch->count; i++) {
+        const struct batch_item *entry = &batch->items[i];
+        const bool full = entry->placed && entry->in_place.full;
+        if (entry->todo || (entry->deferred && !full && !entry->behind))
+            return false;
+    }
+    return true;
+}
+
+/* Those that the batch has not done, by themselves, but for items that wait for a split by an earlier one:
+ * these are in `items` then, to go with the next batch, and it returns how many there are. An item may wait
+ * for its range, and whatever it waits for may put many keys at once in this session (rights.h,
+ * tree_forward): the batch is gone behind the first. */
+static uint32_t batch_alone(struct tree_batch *batch, struct tree_item **items, bool put)
 {
     struct tree_session *session = batch->session;
     struct tree *tree = batch->tree;
-    struct tree_item *items[BATCH];
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < batch->count; i++)
-        if (batch->items[i].deferred || batch->items[i].todo)
-            items[count++] = batch->items[i].item;
+    struct tree_item *alone[BATCH];
+    uint32_t count = 0, behind = 0;
+    const bool again = put && batch_waits_for_splits(batch);
+    for (uint32_t i = 0; i < batch->count; i++) {
+        const struct batch_item *entry = &batch->items[i];
+        if (again && entry->behind)
+            items[behind++] = entry->item;
+        else if (entry->deferred || entry->todo)
+            alone[count++] = entry->item;
+    }
+    session->stats.operations -= count + behind; /* each is counted once more */
     for (uint32_t i = 0; i < count; i++) {
-        struct tree_item *item = items[i];
-        session->stats.operations--; /* it is counted once more */
+        struct tree_item *item = alone[i];
         item->status =
             put ? put_single(session, tree, item)
                 : tree_lookup(session, tree, item->key, item->key_length, item->value, &item->length);
     }
+    return behind;
 }
 
-/* Up to BATCH items, from the next one on. */
-static int batch_some(struct tree_session *session, struct tree *tree, struct tree_item **next, size_t *left,
-                      bool put)
+/* Up to BATCH items. Those that are to go with the next batch are in `items` afterwards, *count of them,
+ * fewer than before. */
+static int batch_some(struct tree_session *session, struct tree *tree, struct tree_item **items,
+                      uint32_t *count, bool put)
 {
     struct tree_batch *batch = session->batch;
+    if (put)
+        tree_turn_announce(session, NULL);
     batch->session = session;
     batch->tree = tree;
     int status = batch_images(batch);
     if (status)
         return status;
-    batch_fill(batch, next, left, put);
+    batch_fill(batch, items, *count, put);
     batch_enter(batch, put);
     if (put) {
         put_batch(batch);
@@ -1097,24 +1234,32 @@ static int batch_some(struct tree_session *session, struct tree *tree, struct tr
         get_batch(batch);
         batch_forward(batch, false);
     }
-    batch_alone(batch, put);
+    *count = batch_alone(batch, items, put);
     return 0;
 }
 
 static int batch_run(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count,
                      bool put)
 {
-    struct tree_item *next = items;
-    size_t left = count;
+    struct tree_item *some[BATCH];
+    uint32_t taken = 0; /* left over by the batch before, and then the next ones */
+    size_t next = 0;
     if (!session->batch) /* kept: a task may end in the middle of a call */
         session->batch = calloc(1, sizeof *session->batch);
     int status = session->batch ? tree_begin(session, tree) : pool_fail_memory(&session->pool);
     if (session->batch)
         session->stats.operations--; /* each item counts by itself */
-    while (left && !status)
-        status = batch_some(session, tree, &next, &left, put);
-    for (; left; left--)
-        (next++)->status = status;
+    while ((next < count || taken) && !status) {
+        for (; taken < BATCH && next < count; next++) {
+            items[next].ahead_done = false;
+            some[taken++] = &items[next];
+        }
+        status = batch_some(session, tree, some, &taken, put);
+    }
+    for (uint32_t i = 0; i < taken; i++)
+        some[i]->status = status;
+    for (; next < count; next++)
+        items[next].status = status;
     for (size_t i = 0; i < count && !status; i++)
         if (items[i].status && items[i].status != BANYAN_ENOTFOUND)
             status = items[i].status;

@@ -268,9 +268,34 @@ uint64_t owned_cache_stamp(struct owned_cache *cache, gaddr leaf)
     return owned_writes_stamp(&cache->writes, leaf);
 }
 
+uint64_t owned_cache_moment(struct owned_cache *cache)
+{
+    return owned_writes_moment(&cache->writes);
+}
+
+uint64_t owned_cache_stamp_since(struct owned_cache *cache, gaddr leaf, uint64_t moment)
+{
+    return owned_writes_stamp_since(&cache->writes, leaf, moment);
+}
+
+bool owned_cache_unwritten(struct owned_cache *cache, gaddr leaf, uint64_t moment)
+{
+    return !owned_writes_busy(owned_writes_stamp_since(&cache->writes, leaf, moment));
+}
+
 bool owned_cache_wants(struct owned_cache *cache)
 {
     return cache->frames && !stopped(cache) && owned_policy_wants_leaf(cache);
+}
+
+bool owned_cache_keeps_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf)
+{
+    if (!cache->frames || stopped(cache))
+        return false;
+    epoch_enter(slot);
+    const bool there = owned_frames_find(cache->frames, leaf) != NULL;
+    epoch_leave(slot);
+    return there || owned_cache_has_room(cache, owned_frames_size(cache->frames));
 }
 
 void owned_cache_offer_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf,
@@ -522,16 +547,18 @@ struct bounds {
     const struct format_layout *layout;
     struct format_key lower;
     const struct format_key *upper;
+    uint32_t looked; /* frames */
 };
 
 /* A leaf that reaches into the range, or whose header cannot be read. */
 static bool within(void *context, const struct owned_frame *frame)
 {
-    const struct bounds *bounds = context;
+    struct bounds *bounds = context;
     struct format_header header;
     uint8_t bytes[FORMAT_HEADER_FIXED + 2 * FORMAT_KEY_MAX + 64];
     assert(bounds->layout->header_bytes <= sizeof bytes);
     uint32_t version;
+    bounds->looked++;
     do {
         version = seqlock_read(&frame->latch);
         atomic_copy_from(bytes, frame->bytes, bounds->layout->header_bytes);
@@ -545,13 +572,17 @@ static bool within(void *context, const struct owned_frame *frame)
 void owned_cache_drop_range(struct owned_cache *cache, struct epoch_slot *slot, struct format_key lower,
                             const struct format_key *upper)
 {
-    struct bounds bounds = {&cache->layout, lower, upper};
+    struct bounds bounds = {&cache->layout, lower, upper, 0};
+    uint64_t gone = 0;
     epoch_enter(slot);
     if (cache->frames)
-        owned_frames_drop_if(cache->frames, slot, within, &bounds);
+        gone = owned_frames_drop_if(cache->frames, slot, within, &bounds);
     if (cache->entries)
         owned_entries_drop_range(cache->entries, lower, upper);
     epoch_leave(slot);
+    task_charge(TASK_WORK_LINE, OWNED_LOOK_LINES * bounds.looked + OWNED_DROP_LINES * (uint32_t)gone);
+    if (cache->entries)
+        task_charge(TASK_WORK_COPY, (uint32_t)(owned_entries_bytes(cache->entries) / TASK_LINE_BYTES));
 }
 
 void owned_cache_stop(struct owned_cache *cache, struct epoch_slot *slot)

@@ -23,7 +23,8 @@
  * every split, merge and death of a leaf, and every other change of its version, writes that.
  *
  * ADMITTING. Bytes are admitted with a stamp that was taken before they were READ; they are not if a write to
- * the leaf began since or was under way then (owned_cache_writes.h).
+ * the leaf began since or was under way then (owned_cache_writes.h). Of a leaf that a memory node has walked
+ * to a moment that was taken before the request does for it.
  *
  * LONG VALUES are found by what the slot says of them, and never change (owned_cache_values.h): no write has
  * to name them before it begins, and no loss of a range makes them wrong.
@@ -99,8 +100,17 @@ bool owned_cache_keeps_places(const struct owned_cache *cache);
 
 /* Before the READ. */
 uint64_t owned_cache_stamp(struct owned_cache *cache, gaddr leaf);
+/* Where the leaf is not known before, since a memory node walks to it: a moment, taken before the walk is
+ * asked for; and the stamp of the leaf that it has read, once that is known. */
+uint64_t owned_cache_moment(struct owned_cache *cache);
+uint64_t owned_cache_stamp_since(struct owned_cache *cache, gaddr leaf, uint64_t moment);
+/* With the leaf's lock held: whether what was read of it since that moment is what the lock's holder would
+ * find. */
+bool owned_cache_unwritten(struct owned_cache *cache, gaddr leaf, uint64_t moment);
 /* Whether a leaf that is not cached should be READ whole, and offered. */
 bool owned_cache_wants(struct owned_cache *cache);
+/* Whether the leaf is cached, or would find room without anything going. Counts as neither hit nor miss. */
+bool owned_cache_keeps_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf);
 /* The whole leaf, live and with all slots as its lock's holder would find them. */
 void owned_cache_offer_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf,
                             const uint8_t *bytes, uint64_t stamp);

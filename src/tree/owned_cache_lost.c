@@ -11,8 +11,6 @@
 #include "tree/owned_cache_private.h"
 
 #define SEGMENTS_PIECE 8u /* of entries that one piece of a sweep looks at */
-#define FRAME_LINES    2u /* cache lines of a frame that a look at it touches: its words, its header */
-#define DROP_LINES     4u /* and of its bucket and its neighbours in lists, to take it out */
 
 struct owned_note {
     struct owned_note *next;
@@ -182,7 +180,7 @@ static bool sweep_piece(struct owned_cache *cache, struct epoch_slot *slot)
     if (cache->frames && lost->shards < owned_frames_shards(cache->frames)) {
         uint32_t gone =
             owned_frames_drop_some(cache->frames, slot, lost->shards, &lost->left, is_lost, &sweep);
-        task_charge(TASK_WORK_LINE, FRAME_LINES * sweep.looked + DROP_LINES * gone);
+        task_charge(TASK_WORK_LINE, OWNED_LOOK_LINES * sweep.looked + OWNED_DROP_LINES * gone);
         if (!lost->left) {
             lost->left = UINT32_MAX;
             lost->shards++;

@@ -10,6 +10,11 @@
 #include "tree/owned_cache_waits.h"
 #include "tree/owned_cache_writes.h"
 
+/* Cache lines of a frame that a look at it touches: its words, its header; and of its bucket and its
+ * neighbours in lists, to take it out. */
+#define OWNED_LOOK_LINES 2u
+#define OWNED_DROP_LINES 4u
+
 enum owned_kind { OWNED_INNER, OWNED_LEAVES, OWNED_ENTRIES, OWNED_VALUES, OWNED_KINDS };
 
 /* What tells how much the least used bytes of a kind are worth. Relaxed: estimates. */

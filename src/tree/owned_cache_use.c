@@ -322,6 +322,14 @@ void tree_owned_end_merged(struct tree_session *session, const struct tree *tree
         owned_cache_key_merged(tree->owned, session->pool.epoch, leaf, key, value, hits, NULL);
 }
 
+bool tree_owned_header(struct tree_session *session, const struct tree *tree, gaddr leaf, uint8_t *image)
+{
+    const struct owned_piece piece = {0, tree->layout.header_bytes, image};
+    struct owned_busy busy = {0};
+    return tree->owned &&
+           owned_cache_leaf(tree->owned, session->pool.epoch, leaf, &piece, 1, &busy) == OWNED_FRAME_COPIED;
+}
+
 /* ---- entries ---- */
 
 uint32_t tree_owned_draw(struct tree_session *session)
@@ -341,7 +349,8 @@ bool tree_owned_lookup(struct tree_session *session, const struct tree *tree, st
                                                      tree_owned_draw(session), &session->entry_hits);
     if (found == OWNED_CACHE_BUSY && tree_owned_await(session, tree, key, value, length))
         found = OWNED_CACHE_VALUE;
-    if (found != OWNED_CACHE_SHORTCUT)
+    /* A shortcut may be old: its leaf is there no more if its memory node was removed (R6). */
+    if (found != OWNED_CACHE_SHORTCUT || fabric_is_away(session->pool.fabric, gaddr_node(leaf->address)))
         *leaf = (struct format_link){0};
     if (found == OWNED_CACHE_VALUE)
         session->cached = true;
@@ -374,4 +383,50 @@ void tree_owned_learn(struct tree_session *session, const struct tree *tree, str
     struct owned_cache *cache = cache_of(session, tree);
     if (cache)
         owned_cache_offer_entry(cache, session->pool.epoch, leaf, session->served, stamp, key, value);
+}
+
+/* ---- what walks bring ---- */
+
+bool tree_owned_told(const struct tree_session *session, const struct tree *tree)
+{
+    return cache_told(session, tree) != NULL;
+}
+
+uint64_t tree_owned_moment(struct tree_session *session, const struct tree *tree)
+{
+    struct owned_cache *cache = cache_told(session, tree);
+    return cache ? owned_cache_moment(cache) : 0;
+}
+
+uint64_t tree_owned_stamp_since(struct tree_session *session, const struct tree *tree, gaddr leaf,
+                                uint64_t moment)
+{
+    struct owned_cache *cache = cache_of(session, tree);
+    return cache && moment ? owned_cache_stamp_since(cache, leaf, moment) : 0;
+}
+
+bool tree_owned_unwritten(struct tree_session *session, const struct tree *tree, gaddr leaf, uint64_t moment)
+{
+    struct owned_cache *cache = cache_told(session, tree);
+    return cache && moment && owned_cache_unwritten(cache, leaf, moment);
+}
+
+bool tree_owned_keeps(struct tree_session *session, const struct tree *tree, gaddr leaf)
+{
+    struct owned_cache *cache = cache_of(session, tree);
+    return cache && owned_cache_keeps_leaf(cache, session->pool.epoch, leaf);
+}
+
+bool tree_owned_wants(struct tree_session *session, const struct tree *tree)
+{
+    struct owned_cache *cache = cache_of(session, tree);
+    return cache && owned_cache_wants(cache);
+}
+
+void tree_owned_offer(struct tree_session *session, const struct tree *tree, gaddr leaf, const uint8_t *bytes,
+                      uint64_t stamp)
+{
+    struct owned_cache *cache = cache_of(session, tree);
+    if (cache && is_leaf(session, tree, bytes))
+        owned_cache_offer_leaf(cache, session->pool.epoch, leaf, bytes, stamp);
 }

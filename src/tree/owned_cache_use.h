@@ -48,6 +48,9 @@ void tree_owned_end_merged(struct tree_session *session, const struct tree *tree
 void tree_owned_end(struct tree_session *session, const struct tree *tree, gaddr leaf, int status,
                     const struct fabric_command *writes, uint32_t count);
 
+/* Between the two: the header of a leaf that is cached, to its place in the image. False: it is not. */
+bool tree_owned_header(struct tree_session *session, const struct tree *tree, gaddr leaf, uint8_t *image);
+
 /* What was read of the leaf is not what the way to it says, or not whole: if it came from the cache, the next
  * read goes to the pool. */
 void tree_owned_doubt(struct tree_session *session, const struct tree *tree, gaddr leaf);
@@ -76,5 +79,25 @@ void tree_owned_missed(struct tree_session *session, const struct tree *tree, ui
 uint64_t tree_owned_stamp(struct tree_session *session, const struct tree *tree, gaddr leaf);
 void tree_owned_learn(struct tree_session *session, const struct tree *tree, struct format_link leaf,
                       uint64_t stamp, struct format_key key, struct format_key value);
+
+/* ---- what walks bring (W11, docs/internals/walks.md) ---- */
+
+/* Whether writes to leaves of the range under way are noted, so that a moment tells of them. */
+bool tree_owned_told(const struct tree_session *session, const struct tree *tree);
+/* Before the walk is asked for; 0: writes are not noted, so what it brings is neither admitted nor changed.
+ */
+uint64_t tree_owned_moment(struct tree_session *session, const struct tree *tree);
+/* The stamp of a leaf that was read since then. */
+uint64_t tree_owned_stamp_since(struct tree_session *session, const struct tree *tree, gaddr leaf,
+                                uint64_t moment);
+/* With the leaf's lock held: whether nobody has written it since then. */
+bool tree_owned_unwritten(struct tree_session *session, const struct tree *tree, gaddr leaf, uint64_t moment);
+/* Whether the leaf is in the cache, or would find room there without anything going. */
+bool tree_owned_keeps(struct tree_session *session, const struct tree *tree, gaddr leaf);
+/* Whether the leaf of a lookup should come whole, for the cache. */
+bool tree_owned_wants(struct tree_session *session, const struct tree *tree);
+/* The whole leaf, read since that stamp: `bytes` has all of it. */
+void tree_owned_offer(struct tree_session *session, const struct tree *tree, gaddr leaf, const uint8_t *bytes,
+                      uint64_t stamp);
 
 #endif

@@ -101,16 +101,17 @@ int tree_internal_lock(struct tree_session *session, struct tree *tree, struct f
     }
 }
 
-/* Writes session->spare over the locked node, releases the lock, and brings this compute node's cache up to
- * date. */
+/* Writes session->spare, which is header and entries, over the locked node, releases the lock, and brings
+ * this compute node's cache up to date. */
 static int internal_replace(struct tree_session *session, struct tree *tree, gaddr node,
-                            struct tree_hold *hold, struct fabric_command *writes, uint32_t count)
+                            struct tree_hold *hold, const struct format_header *header,
+                            const struct format_entry *entries, struct fabric_command *writes, uint32_t count)
 {
     const struct format_layout *layout = &tree->layout;
     writes[count++] = pool_write_command(node, session->spare, layout->geometry.internal_bytes);
     int status = tree_unlock(session, hold, writes, count);
     if (!status)
-        tree_cache_install(tree->cache, session->pool.epoch, node, session->spare, session->internal);
+        tree_cache_install_entries(tree->cache, session->pool.epoch, node, header, entries);
     return status;
 }
 
@@ -216,20 +217,11 @@ static int grow(struct tree_session *session, struct tree *tree, uint8_t level, 
     return root_make(session, tree, level, entries, 2, grown);
 }
 
-int tree_root_raise(struct tree_session *session, struct tree *tree, uint8_t level, bool *raised)
+int tree_root_follow(struct tree_session *session, struct tree *tree, struct format_link root, uint8_t level,
+                     gaddr successor, bool *followed)
 {
-    struct format_entry only;
-    if (level >= FORMAT_LEVEL_MAX)
-        return pool_fail(&session->pool, BANYAN_ENOSPC, "index %s has %u levels, and can have no more",
-                         tree->name, level + 1u);
-    return root_make(session, tree, (uint8_t)(level + 1), &only, 1, raised);
-}
-
-int tree_root_follow(struct tree_session *session, struct tree *tree, struct format_link root,
-                     gaddr successor)
-{
-    bool swapped = false;
-    return root_replace(session, tree, root, 0, true, successor, &swapped);
+    *followed = false;
+    return root_replace(session, tree, root, level, true, successor, followed);
 }
 
 /* ---- inserting ---- */
@@ -244,7 +236,8 @@ static int internal_split(struct tree_session *session, struct tree *tree, struc
     struct fabric_command writes[4];
     struct format_link sibling;
     uint32_t bytes = layout->geometry.internal_bytes, kept = count / 2, used = 0;
-    int status = tree_sibling_allocate(session, tree, header->level, path->link.address, &sibling.address);
+    int status = tree_sibling_allocate(session, tree, header->level, path->link.address, header->lower,
+                                       &sibling.address);
     bool allocated = !status;
     if (!status)
         status = pool_take_tag(&session->pool, gaddr_node(sibling.address), &sibling.tag);
@@ -285,13 +278,12 @@ static int internal_split(struct tree_session *session, struct tree *tree, struc
             return status;
         }
     }
-    status = internal_replace(session, tree, path->link.address, hold, writes, used);
+    status = internal_replace(session, tree, path->link.address, hold, &left, entries, writes, used);
     if (status == BANYAN_EFENCED)
         pool_release(&session->pool, sibling.address, bytes); /* still no link leads to it */
     if (status)
         return status;
-    tree_cache_install(tree->cache, session->pool.epoch, sibling.address, session->image.bytes,
-                       session->internal);
+    tree_cache_install_entries(tree->cache, session->pool.epoch, sibling.address, &right, entries + kept);
     session->stats.splits++;
     return tree_parent_insert(session, tree, (uint8_t)(header->level + 1), format_key_of(&separator),
                               sibling);
@@ -313,6 +305,8 @@ static int child_lives(struct tree_session *session, struct tree *tree, uint8_t 
     for (unsigned attempt = 0; attempt <= TREE_PATIENCE; attempt++) {
         struct fabric_command read = pool_read_command(link.address, image, layout->header_bytes);
         int status = pool_execute(&session->pool, gaddr_node(link.address), &read, 1);
+        if (status == BANYAN_ECORRUPT && session->pool.away != POOL_ANY_NODE)
+            return 0; /* nothing lives on a memory node that was removed */
         if (status)
             return status;
         pool_read_settle(&read);
@@ -395,7 +389,7 @@ static int insert(struct tree_session *session, struct tree *tree, uint8_t level
         return internal_split(session, tree, &path, &hold, &header, count);
     header.version++;
     format_internal_encode(layout, &header, entries, count, session->spare);
-    status = internal_replace(session, tree, path.link.address, &hold, writes, 0);
+    status = internal_replace(session, tree, path.link.address, &hold, &header, entries, writes, 0);
     if (!status && replaced.address)
         pool_release(&session->pool, replaced.address,
                      level == 1 ? layout->geometry.leaf_bytes : layout->geometry.internal_bytes);
@@ -448,7 +442,7 @@ int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t le
     if (empty)
         header.state = FORMAT_NODE_DEAD;
     format_internal_encode(layout, &header, entries, count, session->spare);
-    status = internal_replace(session, tree, path.link.address, &hold, writes, 0);
+    status = internal_replace(session, tree, path.link.address, &hold, &header, entries, writes, 0);
     if (status)
         return status;
     pool_release(&session->pool, link.address,

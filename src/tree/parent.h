@@ -19,13 +19,11 @@ int tree_internal_lock(struct tree_session *session, struct tree *tree, struct f
  * that high. */
 int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t level,
                        struct format_key separator, struct format_link link);
-/* Puts a root above the index's root, which is of this level, so that that one has a parent, and can move
- * (R8). *raised false: the root is another one by now. */
-int tree_root_raise(struct tree_session *session, struct tree *tree, uint8_t level, bool *raised);
-/* The root of an empty index, a dead leaf, names the root of what was bulk loaded: that becomes the root, if
- * the leaf still is. */
-int tree_root_follow(struct tree_session *session, struct tree *tree, struct format_link root,
-                     gaddr successor);
+/* A dead node names the one that is to be the root instead: its copy (R8), or the root of what was bulk
+ * loaded into an empty index. That becomes the root, if the dead node, which is of this level, still is;
+ * *followed tells. Five round trips; three where it is not. */
+int tree_root_follow(struct tree_session *session, struct tree *tree, struct format_link root, uint8_t level,
+                     gaddr successor, bool *followed);
 /*
  * The same for a leaf that this operation has just split off, without the round trip that sees whether it
  * lives, where that is known: in an owned range nobody but this process kills leaves (O5), and it has begun

@@ -11,11 +11,10 @@
 #include "tree/index.h"
 #include "tree/session.h"
 
-static bool place_possible(const struct tree_session *session, const struct tree_place *place)
+static bool place_possible(struct tree_session *session, const struct tree_place *place)
 {
-    return gaddr_node(place->address) < fabric_capabilities(session->pool.fabric)->memory_nodes &&
-           gaddr_offset(place->address) && gaddr_offset(place->address) < GADDR_LOCK_REGION &&
-           place->address % 8 == 0;
+    return pool_knows(&session->pool, gaddr_node(place->address)) && gaddr_offset(place->address) &&
+           gaddr_offset(place->address) < GADDR_LOCK_REGION && place->address % 8 == 0;
 }
 
 /* One look. TREE_RESTART: the bytes do not fit together, since they are being written, or are no header. */
@@ -52,7 +51,7 @@ int tree_place_find(struct tree_session *session, struct tree *tree, const struc
         return BANYAN_ENOTFOUND;
     for (unsigned i = 0; !status && i < TREE_PATIENCE; i++) {
         status = place_look(session, tree, place, mask, bound);
-        if (tree_again(session, &status))
+        if (tree_again(session, tree, &status))
             continue;
         if (status != TREE_RESTART)
             return status;

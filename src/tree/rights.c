@@ -540,8 +540,17 @@ static int rows_check(struct tree_session *session, const struct tree *tree,
     return 0;
 }
 
+/* Whether what both rows have was under one right since the installed table's version. The epoch says since
+ * which version all of a range has its owner (rights.h): it would be a later one if some of the range had
+ * been away in between. So a range that has grown stays the same. Not where it is logged: changes are known
+ * by the epoch under which they were. */
+static bool row_lasts(const struct tree_row *row, const struct tree_row *now, uint64_t installed)
+{
+    return now->epoch == row->epoch || (now->right <= TREE_OWNED && !now->logged && now->epoch <= installed);
+}
+
 /* Whether the new table leaves the old row's right as it was, in all of its range. */
-static bool row_stays(const struct tree_row *row, const struct tree_table *table)
+static bool row_stays(const struct tree_row *row, const struct tree_table *table, uint64_t installed)
 {
     if (row->right > TREE_OWNED && !row->drains)
         return true; /* it gave none */
@@ -549,19 +558,21 @@ static bool row_stays(const struct tree_row *row, const struct tree_table *table
     for (const struct tree_row *now = tree_table_find(table, row->lower, false); now < end; now++) {
         if (row->has_upper && format_key_compare(now->lower, row->upper) >= 0)
             break;
-        if (now->right != row->right || now->epoch != row->epoch || now->logged != row->logged ||
+        if (now->right != row->right || !row_lasts(row, now, installed) || now->logged != row->logged ||
             now->unkept != row->unkept || now->drains != row->drains)
             return false;
     }
     return true;
 }
 
-/* Notes in the old tables which of their rows are lost. What was lost before stays so. */
+/* Notes in the old tables which of their rows are lost. What was lost before stays so; what was not, the
+ * installed table has too, whose version therefore counts for all of them. */
 static void rows_compare(struct tree_table *fresh)
 {
+    const uint64_t installed = fresh->older->version;
     for (struct tree_table *table = fresh->older; table; table = table->older)
         for (uint32_t i = 0; i < table->count; i++)
-            if (!row_stays(&table->rows[i], fresh)) {
+            if (!row_stays(&table->rows[i], fresh, installed)) {
                 table->gone[i / 64] |= UINT64_C(1) << i % 64;
                 table->lost = true;
             }
@@ -653,12 +664,12 @@ static void cache_drop(struct owned_cache *cache, struct epoch_slot *slot, const
 /* Whether the two rows give rights that must not be exercised at once: what the one relied on must be over,
  * and gone from the cache, before any operation relies on the other. Two shared rows exclude each other by
  * global locks. */
-static bool rows_clash(const struct tree_row *now, const struct tree_row *then)
+static bool rows_clash(const struct tree_row *now, const struct tree_row *then, uint64_t installed)
 {
     if (now->right > TREE_OWNED || then->right > TREE_OWNED)
         return false;
     return now->right != then->right ||
-           (now->right == TREE_OWNED && (now->epoch != then->epoch || now->logged != then->logged));
+           (now->right == TREE_OWNED && (!row_lasts(then, now, installed) || now->logged != then->logged));
 }
 
 /* The rows of both tables' bounds; where the installed table's right and the new one's clash, MOVING, else as
@@ -671,7 +682,7 @@ static uint32_t rows_between(const struct tree_table *installed, const struct tr
     for (uint32_t i = 0, j = 0; i < fresh->count && j < installed->count;) {
         const struct tree_row *now = &fresh->rows[i], *then = &installed->rows[j];
         struct format_key lower = format_key_compare(now->lower, then->lower) < 0 ? then->lower : now->lower;
-        bool clash = rows_clash(now, then);
+        const bool clash = rows_clash(now, then, installed->version);
         struct tree_rights_row *row = &rows[count++];
         *row = (struct tree_rights_row){.lower = lower.bytes,
                                         .lower_length = lower.length,

@@ -31,7 +31,9 @@ struct tree_rights_row {
     uint32_t lower_length;
     enum tree_right right;
     struct fabric_process owner; /* OTHERS; else zeros */
-    uint64_t epoch;              /* of the range: grows with each change of its owner; never used again */
+    /* The version in which all of the range had got its owner: grows with each change of that, and is never
+     * used again. A table of a later version in which the range was this process's says so of it still. */
+    uint64_t epoch;
     /* OWNED: this process's writes of the row go to its log first. OTHERS: the pool may be older than what
      * the owner has acknowledged, so no operation is answered from it: the owner is asked. Else false. A row
      * that is logged has another right than one that is not. */
@@ -175,6 +177,23 @@ struct tree_scan_end {
  * at least. `limit` as ever. BANYAN_EFENCED: this process does not own the row in which the range begins. */
 int tree_scan_here(struct tree_session *session, struct tree *tree, const struct tree_range *range,
                    tree_visit_function *visit, void *context, struct tree_scan_end *end);
+
+/* What the layer above announces of a session while a change of its is under way. While the change waits for
+ * another process, or for a range on its way here, it has made nothing and makes nothing here; so it
+ * withdraws the announcement, and announces itself again before it goes on. */
+struct tree_announcer {
+    const struct tree *tree;
+    /* Neither suspends nor uses the session. False: nothing was announced. */
+    bool (*withdraw)(void *context);
+    /* In no operation; may do whole operations with the session, and suspend. The key is of the change that
+     * goes on, NULL: a batch of them does. Where nothing is withdrawn any more it does nothing. */
+    void (*announce)(void *context, const void *key, size_t key_length);
+    void *context;
+    struct tree_announcer *next; /* the session's */
+};
+/* On the session's task, in no operation; it must live until it is removed. */
+void tree_session_add_announcer(struct tree_session *session, struct tree_announcer *announcer);
+void tree_session_remove_announcer(struct tree_session *session, const struct tree_announcer *announcer);
 
 /* ---- what others do for this process: set once by src/owner/ ---- */
 

@@ -129,7 +129,7 @@ static int correct(struct sample *sample)
     int status = tree_restart(session, sample->tree->root_word);
     if (!status)
         status = tree_locate(session, sample->tree, format_key_of(&sample->from), false, 0, &path);
-    tree_again(session, &status);
+    tree_again(session, sample->tree, &status);
     return status;
 }
 
@@ -166,7 +166,7 @@ static int try_walks(struct sample *sample, bool *found)
     *found = false;
     for (unsigned attempt = 0; attempt < TRIES_MAX; attempt++) {
         int status = walk(sample);
-        if (tree_again(session, &status))
+        if (tree_again(session, sample->tree, &status))
             continue;
         if (status == TREE_RESTART)
             status = correct(sample);

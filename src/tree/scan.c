@@ -25,6 +25,7 @@
 #include "tree/session.h"
 #include "tree/turn.h"
 #include "tree/unlink.h"
+#include "tree/walk.h"
 
 /*
  * A scan keeps a position: the key up to which everything has been delivered. It asks the cache for the
@@ -33,7 +34,10 @@
  * - is simply located and read again from the position: nothing is delivered twice and nothing is passed
  * over.
  */
-#define AHEAD_MAX 32u
+/* A walk brings no more of them: a memory node's CPU looks at each, and many READs under way take hardly
+ * longer than one. */
+#define WALKED_MAX 8u
+#define AHEAD_MAX  32u
 
 struct scan {
     struct tree_session *session;
@@ -54,6 +58,7 @@ struct scan {
     uint64_t leaves;                /* delivered */
     const struct unmerged_run *run; /* of the step; NULL: nothing is logged there */
     uint32_t run_next;              /* of its entries */
+    bool mapped;                    /* the leaves of the step are this process's own memory */
     bool asked;                     /* the owner of the leaf in the way, since the last one was delivered */
     bool here; /* for a peer: within this process's own rows, and a refused entry is not taken */
     bool cut;  /* then: it stopped within a leaf, or at a row that is not this process's */
@@ -67,11 +72,15 @@ struct ahead {
 
 /* ---- which leaves ---- */
 
+static uint32_t entries_expected(const struct scan *scan)
+{
+    const uint32_t per_leaf = scan->session->entries_estimate / 16;
+    return per_leaf ? per_leaf : scan->tree->layout.slots * 2 / 3 + 1;
+}
+
 static uint32_t leaves_wanted(const struct scan *scan)
 {
-    uint32_t per_leaf = scan->session->entries_estimate / 16;
-    if (!per_leaf)
-        per_leaf = scan->tree->layout.slots * 2 / 3 + 1;
+    const uint32_t per_leaf = entries_expected(scan);
     uint64_t wanted = scan->left == UINT64_MAX ? AHEAD_MAX : scan->left / per_leaf + 2;
     return wanted > AHEAD_MAX ? AHEAD_MAX : (uint32_t)wanted;
 }
@@ -101,6 +110,39 @@ static bool past_row(const struct scan *scan, struct format_key lower)
                                 : row->has_upper && format_key_compare(lower, row->upper) >= 0;
 }
 
+/* Of a way that was walked the leaves that came with it; the frame that names them need not be cached. */
+static void look_at_brought(struct scan *scan, struct ahead *ahead)
+{
+    struct memory_walk_reader at = {0};
+    struct format_link link;
+    struct format_header header;
+    for (uint32_t i = 0; i < WALKED_MAX && tree_walk_look(scan->session, scan->tree, &at, &link, &header);
+         i++) {
+        if (i && (past_end(scan, header.lower) || past_row(scan, header.lower)))
+            return;
+        ahead->links[i] = link;
+        ahead->count = i + 1;
+    }
+}
+
+/* Mapped bytes may still have to come from memory: they do so while other work is done. */
+static void leaf_prefetch(const uint8_t *data, uint32_t bytes)
+{
+    const uint8_t *end = data + (bytes < 4096 ? bytes : 4096);
+#pragma GCC unroll 8
+    for (const uint8_t *line = data; line < end; line += 64)
+        __builtin_prefetch(line);
+}
+
+/* The first leaf is asked for as soon as it is known, where it is mapped. */
+static void first_prefetch(const struct scan *scan, gaddr leaf)
+{
+    const uint32_t bytes = scan->tree->layout.used_bytes;
+    const uint8_t *data = fabric_window(scan->session->pool.fabric, leaf, bytes);
+    if (data)
+        leaf_prefetch(data, bytes);
+}
+
 /* The leaf at the position, and those after it in the scan's direction that its parent names too. */
 static int look_ahead(struct scan *scan, struct ahead *ahead)
 {
@@ -108,14 +150,17 @@ static int look_ahead(struct scan *scan, struct ahead *ahead)
     struct tree *tree = scan->tree;
     struct format_key position = format_key_of(&scan->position);
     bool before = scan->range->reverse;
+    const uint32_t wanted = leaves_wanted(scan);
+    session->leaves = wanted <= WALKED_MAX ? wanted : 0;
     int status = tree_locate(session, tree, position, before, 0, &ahead->path);
     if (status)
         return status;
     ahead->links[0] = ahead->path.link;
     ahead->count = 1;
-    if (!ahead->path.direct || !ahead->path.parent.address)
+    first_prefetch(scan, ahead->links[0].address);
+    look_at_brought(scan, ahead);
+    if (ahead->count > 1 || !ahead->path.direct || !ahead->path.parent.address)
         return 0;
-    uint32_t wanted = leaves_wanted(scan);
     epoch_enter(session->pool.epoch);
     struct tree_frame *frame = tree_frame_find(session, tree, ahead->path.parent);
     uint32_t entry = frame ? tree_frame_search(&tree->layout, frame, position, before) : 0;
@@ -134,6 +179,42 @@ static int look_ahead(struct scan *scan, struct ahead *ahead)
     return 0;
 }
 
+/* How many of them a walk has brought: they come as if they had been READ (R5; in owned ranges W11). */
+static uint32_t take_brought(struct scan *scan, const struct ahead *ahead)
+{
+    struct tree_session *session = scan->session;
+    uint32_t count = 0;
+    uint64_t moment;
+    for (; count < ahead->count; count++) {
+        const gaddr leaf = ahead->links[count].address;
+        uint8_t *to = session->wide + (size_t)count * scan->tree->layout.geometry.leaf_bytes;
+        if (!tree_walk_brought(session, scan->tree, ahead->links[count], to, &moment))
+            break;
+        if (tree_owned_wants(session, scan->tree))
+            tree_owned_offer(session, scan->tree, leaf, to,
+                             tree_owned_stamp_since(session, scan->tree, leaf, moment));
+    }
+    return count;
+}
+
+/* Finds all of them where they are mapped here and none is cached: what read_leaves does, without lists.
+ * False: it is not so, and nothing is counted. */
+static bool find_leaves(struct scan *scan, const struct ahead *ahead, const uint8_t **data)
+{
+    struct tree_session *session = scan->session;
+    struct tree_spot spot;
+    if (!session->access->find || scan->tree->owned)
+        return false;
+    for (uint32_t i = 0; i < ahead->count; i++) {
+        if (!session->access->find(session, scan->tree, ahead->links[i].address, false, &spot))
+            return false;
+        data[i] = spot.bytes;
+    }
+    session->access->count_leaves(session, scan->tree, ahead->count);
+    session->cached = false; /* as after a list: nothing that could be lost lies between (O2) */
+    return true;
+}
+
 /* Reads all of them in one round trip; data[i] is leaf i's bytes (mapped ones are copied when their turn
  * comes). */
 static int read_leaves(struct scan *scan, const struct ahead *ahead, const uint8_t **data)
@@ -142,6 +223,9 @@ static int read_leaves(struct scan *scan, const struct ahead *ahead, const uint8
     const uint32_t bytes = scan->tree->layout.geometry.leaf_bytes, used = scan->tree->layout.used_bytes;
     struct fabric_command reads[AHEAD_MAX];
     struct fabric_list lists[AHEAD_MAX], *pointers[AHEAD_MAX];
+    scan->mapped = find_leaves(scan, ahead, data);
+    if (scan->mapped)
+        return tree_lapsed(session) ? TREE_LAPSED : 0;
     int status = tree_reserve_wide(session, (size_t)AHEAD_MAX * bytes);
     if (status)
         return status;
@@ -153,8 +237,12 @@ static int read_leaves(struct scan *scan, const struct ahead *ahead, const uint8
             .node = gaddr_node(ahead->links[i].address), .count = 1, .commands = &reads[i]};
         pointers[i] = &lists[i];
     }
-    status = tree_leaves_read(session, scan->tree, pointers, ahead->count);
-    for (uint32_t i = 0; i < ahead->count && status; i++)
+    const uint32_t brought = take_brought(scan, ahead);
+    for (uint32_t i = 0; i < brought; i++)
+        reads[i].read.data = reads[i].read.buffer;
+    if (brought < ahead->count)
+        status = tree_leaves_read(session, scan->tree, pointers + brought, ahead->count - brought);
+    for (uint32_t i = brought; i < ahead->count && status; i++)
         if (lists[i].status)
             return pool_list_failed(&session->pool, lists[i].status, &reads[i], 1);
     if (status)
@@ -191,21 +279,58 @@ static bool above(const struct scan *scan, struct format_key key)
     return order > 0 || (!order && range->to_open);
 }
 
+/* How many of the sorted entries, of which there are some, have heads below the position's: by halves,
+ * without a branch on what they are. */
+static uint32_t below_position(const struct scan *scan, uint32_t count)
+{
+    const struct crc32c_piece *order = scan->session->order;
+    const uint64_t head = format_key_head(format_key_of(&scan->position));
+    uint32_t low = 0;
+    for (uint32_t left = count, half; left > 1; left -= half) {
+        half = left / 2;
+        low += order[low + half - 1].head < head ? half : 0;
+    }
+    return low + (order[low].head < head);
+}
+
+/* What a search among the sorted entries knows: those below low satisfy the condition, those from high on do
+ * not. */
+struct leading {
+    const struct scan *scan;
+    const uint8_t *image;
+    bool (*condition)(const struct scan *, struct format_key);
+    bool wanted;
+    uint32_t low, high;
+};
+
+/* Looks at one entry, unless it is known. */
+static void leading_look(struct leading *leading, uint32_t at)
+{
+    struct tree_leaf_entry entry;
+    if (at < leading->low || at >= leading->high)
+        return;
+    tree_leaf_entry_at(leading->scan->session, &leading->scan->tree->layout, leading->image, at, &entry);
+    if (leading->condition(leading->scan, entry.key) == leading->wanted)
+        leading->low = at + 1;
+    else
+        leading->high = at;
+}
+
 /* How many of the sorted entries satisfy a condition that holds for the first so many: most often none or
- * all. */
+ * all, or those below the position. */
 static uint32_t leading(const struct scan *scan, const uint8_t *image, uint32_t count,
                         bool (*condition)(const struct scan *, struct format_key), bool wanted)
 {
-    struct tree_leaf_entry entry;
-    uint32_t low = 0, high = count; /* entries below low satisfy it, those from high on do not */
-    for (uint32_t probe = wanted ? 0 : count ? count - 1 : 0; low < high; probe = low + (high - low) / 2) {
-        tree_leaf_entry_at(scan->session, &scan->tree->layout, image, probe, &entry);
-        if (condition(scan, entry.key) == wanted)
-            low = probe + 1;
-        else
-            high = probe;
+    struct leading leading = {scan, image, condition, wanted, 0, count};
+    leading_look(&leading, wanted ? 0 : count - 1);
+    if (leading.low < leading.high) {
+        const uint32_t near = below_position(scan, count);
+        leading_look(&leading, near - 1);
+        leading_look(&leading, near);
     }
-    return low;
+    while (leading.low < leading.high)
+        leading_look(&leading, leading.low + (leading.high - leading.low) / 2);
+    return leading.low;
 }
 
 /* How many of the sorted entries lie below the upper fence. All of them, but for a leaf that was widened over
@@ -249,17 +374,21 @@ static void cut_at(struct scan *scan, struct format_key key, bool taken)
     scan->cut = above;      /* nothing lies above */
 }
 
-static void deliver_one(struct scan *scan, struct format_key key, struct format_key value, gaddr block)
+/* Behind this entry nothing is delivered any more: the visitor has refused it, or the limit is reached. */
+static void deliver_stop(struct scan *scan, struct format_key key, bool taken)
 {
-    task_charge(TASK_WORK_VISIT, 1);
-    scan->left--;
-    scan->session->visited_block = block;
-    bool taken = scan->visit(scan->context, key.bytes, key.length, value.bytes, value.length);
-    if (taken && scan->left)
-        return;
     scan->stopped = true;
     if (scan->here)
         cut_at(scan, key, taken);
+}
+
+static inline void deliver_one(struct scan *scan, struct format_key key, struct format_key value, gaddr block)
+{
+    scan->left--;
+    scan->session->visited_block = block;
+    bool taken = scan->visit(scan->context, key.bytes, key.length, value.bytes, value.length);
+    if (!taken || !scan->left)
+        deliver_stop(scan, key, taken);
 }
 
 /* The next entry of the run that is due in the leaf; NULL: none. */
@@ -288,17 +417,38 @@ static bool past_run(const struct scan *scan, struct format_key key)
     return scan->range->reverse ? order < 0 : order >= 0;
 }
 
+/* Fixed keys and values, and nothing that is not merged: the entries from `first` to `end`, as they lie in
+ * the image. Does what deliver_merged does, which has more to look at for each of them. */
+static void deliver_plain(struct scan *scan, const uint8_t *image, uint32_t first, uint32_t end)
+{
+    const struct format_layout *layout = &scan->tree->layout;
+    const uint32_t key_bytes = layout->geometry.key_bytes, value_bytes = layout->geometry.value_bytes;
+    const int step = scan->range->reverse ? -1 : 1;
+    const struct crc32c_piece *at = scan->session->order + (scan->range->reverse ? end - 1 : first);
+    const uint32_t there = end > first ? end - first : 0;
+    const uint32_t due = scan->left < there ? (uint32_t)scan->left : there;
+    const uint8_t *key = NULL;
+    bool taken = true;
+    uint32_t visited = 0;
+    scan->session->visited_block = GADDR_NULL;
+    for (; visited < due && taken; visited++, at += step) {
+        key = image + layout->slot_offset[at->number] + 4;
+        taken = scan->visit(scan->context, key, key_bytes, key + key_bytes, value_bytes);
+    }
+    scan->left -= visited;
+    if (!visited || (taken && scan->left))
+        return;
+    deliver_stop(scan, (struct format_key){key, key_bytes}, taken);
+}
+
 /* Both are in the order of the scan; what is not merged takes the place of what the leaf has of its key (L4).
  */
-static void deliver(struct scan *scan, const struct format_header *header, const uint8_t *image,
-                    uint32_t count)
+static void deliver_merged(struct scan *scan, const struct format_header *header, const uint8_t *image,
+                           uint32_t first, uint32_t end)
 {
     struct tree_session *session = scan->session;
     const bool reverse = scan->range->reverse;
     struct tree_leaf_entry entry = {0};
-    /* What is due is a run of the sorted entries. */
-    uint32_t first = leading(scan, image, count, below, true);
-    uint32_t end = leading(scan, image, count, above, false);
     for (uint32_t i = first; !scan->stopped;) {
         const struct unmerged_item *item = run_due(scan, header);
         bool leaf = i < end;
@@ -317,6 +467,46 @@ static void deliver(struct scan *scan, const struct format_header *header, const
         else if (item->value.bytes)
             deliver_one(scan, item->key, item->value, GADDR_NULL);
     }
+}
+
+/* Whether all of the sorted entries, of which there are some, lie behind what was delivered and within the
+ * range's beginning, as their heads tell. False says nothing. The position lies within the range. */
+static bool none_below(const struct scan *scan)
+{
+    const struct tree_range *range = scan->range;
+    if (range->reverse && !range->from)
+        return true;
+    const struct format_key least = range->reverse
+                                        ? (struct format_key){range->from, (uint32_t)range->from_length}
+                                        : format_key_of(&scan->position);
+    return scan->session->order[0].head > format_key_head(least);
+}
+
+/* The same of what was delivered in reverse, and of the range's end. */
+static bool none_above(const struct scan *scan, uint32_t count)
+{
+    const struct tree_range *range = scan->range;
+    const bool by_position = range->reverse && !scan->unbounded;
+    if (!by_position && !range->to)
+        return true;
+    const struct format_key most = by_position ? format_key_of(&scan->position)
+                                               : (struct format_key){range->to, (uint32_t)range->to_length};
+    return scan->session->order[count - 1].head < format_key_head(most);
+}
+
+static void deliver(struct scan *scan, const struct format_header *header, const uint8_t *image,
+                    uint32_t count)
+{
+    const uint64_t left = scan->left;
+    /* What is due is a run of the sorted entries. */
+    const uint32_t first = !count || none_below(scan) ? 0 : leading(scan, image, count, below, true);
+    const uint32_t end =
+        !count || none_above(scan, count) ? count : leading(scan, image, count, above, false);
+    if (!scan->run && format_layout_plain(&scan->tree->layout))
+        deliver_plain(scan, image, first, end);
+    else
+        deliver_merged(scan, header, image, first, end);
+    task_charge(TASK_WORK_VISIT, (uint32_t)(left - scan->left));
 }
 
 /* The run ends within the leaf. */
@@ -356,6 +546,24 @@ static void advance(struct scan *scan, const struct format_header *header)
         format_key_store(&scan->position, header->upper);
 }
 
+/* Puts the entries of a leaf that is LIVE in order; those that are not in the image yet are copied there. */
+static int leaf_order(struct scan *scan, struct format_link link, const uint8_t *data,
+                      const struct format_header *header, uint32_t *count)
+{
+    struct tree_session *session = scan->session;
+    const struct format_layout *layout = &scan->tree->layout;
+    uint8_t *image = session->image.bytes;
+    struct tree_kept_order kept;
+    if (!format_layout_sifts(layout))
+        return tree_leaf_order(session, layout, image, header, count);
+    if (!scan->mapped || !format_layout_keeps_order(layout))
+        return tree_leaf_order_shared(session, layout, data, image, header, NULL, count);
+    int status = tree_leaf_order_shared(session, layout, data, image, header, &kept, count);
+    if (!status && kept.stale)
+        session->access->keep_order(session, scan->tree, link, kept.numbers, *count);
+    return status;
+}
+
 /* Delivers what is due of the leaf, if it is LIVE and all of its slots are valid; else *verdict tells what it
  * is. */
 static int leaf_deliver(struct scan *scan, struct format_link link, const uint8_t *data,
@@ -367,7 +575,10 @@ static int leaf_deliver(struct scan *scan, struct format_link link, const uint8_
                                              scan->unbounded};
     uint8_t *image = session->image.bytes;
     uint32_t count;
-    atomic_copy_from(image, data, layout->used_bytes);
+    if (format_layout_sifts(layout))
+        format_header_copy(layout, image, data); /* the rest when it is put in order */
+    else
+        atomic_copy_from(image, data, layout->used_bytes);
     tree_charge_leaf(session, layout);
     *verdict = format_leaf_verdict(layout, image, link, scan->tree->index, &position, header);
     if (*verdict != FORMAT_LIVE && *verdict != FORMAT_RIGHT)
@@ -381,7 +592,7 @@ static int leaf_deliver(struct scan *scan, struct format_link link, const uint8_
         scan->stopped = true;
         return 0;
     }
-    int status = tree_leaf_order(session, layout, image, header, &count);
+    int status = leaf_order(scan, link, data, header, &count);
     if (status) {
         *verdict = FORMAT_TORN;
         return status == TREE_RESTART ? 0 : status;
@@ -466,13 +677,6 @@ static int follow(struct scan *scan, struct tree_path *path)
     }
 }
 
-/* Mapped bytes may still have to come from memory: they do so while the leaf before is delivered. */
-static void leaf_prefetch(const uint8_t *data, uint32_t bytes)
-{
-    for (uint32_t at = 0; at < bytes && at < 4096; at += 64)
-        __builtin_prefetch(data + at);
-}
-
 /* The run says nothing of the next row, of which the row's last leaf may have keys still (O3). */
 static void run_bound(struct unmerged_run *run, const struct tree_row *row, bool reverse)
 {
@@ -521,8 +725,9 @@ static int step(struct scan *scan)
             return 0; /* the next step takes another run */
         enum format_verdict verdict;
         struct format_header header;
-        if (i + 1 < ahead.count)
-            leaf_prefetch(data[i + 1], scan->tree->layout.geometry.leaf_bytes);
+        /* A scan begins anywhere in its first leaf. */
+        if (i + 1 < ahead.count && scan->left > entries_expected(scan) / (i ? 1 : 2))
+            leaf_prefetch(data[i + 1], scan->tree->layout.used_bytes);
         status = leaf_deliver(scan, ahead.links[i], data[i], &verdict, &header);
         if (status || verdict == FORMAT_LIVE)
             continue;
@@ -658,7 +863,7 @@ static int scan_turn(struct scan *scan, struct tree_turn *turn)
         status = TREE_FORWARD; /* the way leads to a leaf that is in nobody's place */
     if (status == TREE_FORWARD)
         status = owner_settle(scan);
-    return tree_again(session, &status) ? TREE_ANEW : status;
+    return tree_again(session, scan->tree, &status) ? TREE_ANEW : status;
 }
 
 static int scan_run(struct scan *scan)

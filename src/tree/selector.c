@@ -2,19 +2,40 @@
 #include "tree/selector.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Fewer samples than these are no distribution, and no estimate. */
 #define DISTRIBUTION 16u
 #define ESTIMATE     4u
-/* Of the first samples, one that is so many times the least is an outlier: it would be in the mean for long.
+/* Of the first samples, one that is so many times their mean is an outlier: it would be in the mean for long.
  */
 #define FIRST_TIMES 10
-/* A way with a smaller share than this counts as if it had so much: else the share would hardly leave it. */
-#define RARE 0.05
-/* Over so many samples the share moves faster at first, up to so many times. */
-#define HURRY       2000u
-#define HURRY_TIMES 10
+/* So many more outliers than other samples, and they are what is usual now. */
+#define STRANGE 8u
+/* Then, if they are so many times as long, or as short, the shares at their ends are in doubt; an end is so
+ * many times what explores. */
+#define DIFFERENT_TIMES 3
+#define END_TIMES       4
+/* What waits counts so many times more: for those behind it. */
+#define QUEUED_TIMES 3
+/* So many times as strongly a share falls where a walk takes longer than the READs. */
+#define LATENCY_TIMES 4
+/* An average is of about so many samples, and of no more than about so many operations: what the rarer way
+ * took long ago says nothing. But it is of at least so many samples. */
+#define AVERAGE_SAMPLES    100.0
+#define AVERAGE_OPERATIONS 400.0
+#define AVERAGE_LEAST      4.0
+/* A way with a smaller share than this is averaged over about as long as if it had so much. */
+#define RARE 0.125
+/* While a share is in doubt, so much goes the rare way. */
+#define DOUBTED 0.25
+/* A share moves faster when it has moved the same way for longer than it usually does: for so many times as
+ * many operations, and up to so many times as fast. The usual time is learned from about so many operations,
+ * at first from fewer, and lies between these. */
+#define SAME_TIMES    3
+#define FASTER_TIMES  16
+#define USUAL_LEARNED 1000.0
+#define USUAL_LEAST   64.0
+#define USUAL_MOST    512.0
 
 void selector_options_default(struct selector_options *options)
 {
@@ -28,70 +49,76 @@ void selector_options_default(struct selector_options *options)
 
 void selector_init(struct selector *selector, const struct selector_options *options)
 {
-    *selector = (struct selector){.options = *options, .share = 0.5};
+    *selector = (struct selector){.options = *options};
+    for (uint32_t i = 0; i < SELECTOR_LEVELS; i++)
+        selector->shares[i] = (struct selector_share){.share = 0.5, .usual = USUAL_LEAST};
 }
 
-/* ---- windows ---- */
+/* ---- averages ---- */
 
-static double window_mean(const struct selector_window *window)
+/* Too long; or so short that it is of another time. */
+static bool is_outlier(const struct selector_average *average, double sample, double outlier)
 {
-    return window->count ? window->sum / window->count : 0;
-}
-
-static bool is_outlier(const struct selector_window *window, double sample, double outlier)
-{
-    if (window->count < DISTRIBUTION) {
-        double least = sample;
-        for (uint32_t i = 0; i < window->count; i++)
-            least = fmin(least, window->samples[i]);
-        return sample > FIRST_TIMES * least;
-    }
-    const double mean = window_mean(window);
-    double variance = window->squares / window->count - mean * mean;
+    if (average->count < DISTRIBUTION)
+        return average->count && sample > FIRST_TIMES * average->mean;
     /* Where all samples are alike, a hundredth of them is no outlier yet. */
-    double deviation = fmax(sqrt(fmax(variance, 0)), mean / 100);
-    return fabs(sample - mean) > outlier * deviation;
+    const double deviation = fmax(sqrt(average->variance), average->mean / 100);
+    return sample - average->mean > outlier * deviation || sample * DIFFERENT_TIMES < average->mean;
 }
 
-static void window_keep(struct selector_window *window, double sample)
+/* The weight of a new sample: of a hundredth, or of more where operations have gone by since the last one, or
+ * where there are few yet. */
+static double weight_of(const struct selector_average *average, uint64_t decided)
 {
-    if (window->count == SELECTOR_SAMPLES) {
-        const double old = window->samples[window->next];
-        window->sum -= old;
-        window->squares -= old * old;
-    } else {
-        window->count++;
-    }
-    window->samples[window->next] = sample;
-    window->sum += sample;
-    window->squares += sample * sample;
-    window->next = (window->next + 1) % SELECTOR_SAMPLES;
+    const double since = (double)(decided - average->decided);
+    const double late = fmin(since / AVERAGE_OPERATIONS, 1 / AVERAGE_LEAST);
+    return fmax(fmax(1.0 / average->count, 1 / AVERAGE_SAMPLES), late);
 }
 
-/* A period has as many samples as the window. When more than half of them are dropped, it is no more a
- * passing disturbance: what the window knows is of another time. */
-static void window_add(struct selector_window *window, double sample, double outlier)
+enum change { UNCHANGED, SHORTER, LONGER };
+
+static enum change change_of(const struct selector_average *average, double sample)
 {
-    if (is_outlier(window, sample, outlier)) {
-        if (++window->dropped > SELECTOR_SAMPLES / 2)
-            memset(window, 0, sizeof *window);
-    } else {
-        window_keep(window, sample);
-        window->kept++;
-    }
-    if (window->kept + window->dropped >= SELECTOR_SAMPLES)
-        window->kept = window->dropped = 0;
+    if (sample * DIFFERENT_TIMES < average->mean)
+        return SHORTER;
+    return sample > DIFFERENT_TIMES * average->mean ? LONGER : UNCHANGED;
 }
 
-/* ---- the share ---- */
+/* When there are more outliers than other samples, it is no more a passing disturbance: what the average
+ * knows is of another time, and is forgotten. What became of it, if that is quite another time. */
+static enum change average_add(struct selector_average *average, double sample, double outlier,
+                               uint64_t decided)
+{
+    enum change change = UNCHANGED;
+    if (is_outlier(average, sample, outlier)) {
+        if (++average->strange < STRANGE)
+            return UNCHANGED;
+        change = change_of(average, sample);
+        *average = (struct selector_average){.count = 0};
+    } else if (average->strange) {
+        average->strange--;
+    }
+    if (average->count < AVERAGE_SAMPLES)
+        average->count++;
+    const double weight = weight_of(average, decided), away = sample - average->mean;
+    average->mean += weight * away;
+    average->variance = (1 - weight) * (average->variance + weight * away * away);
+    average->decided = decided;
+    return change;
+}
+
+/* ---- the shares ---- */
+
+static uint64_t decided(const struct selector *selector)
+{
+    return selector->walks + selector->reads;
+}
 
 static void forget_old(struct selector *selector, uint64_t now)
 {
     if (selector->sampled_at && now > selector->sampled_at + selector->options.silence_ns) {
-        memset(&selector->walk, 0, sizeof selector->walk);
-        memset(&selector->read, 0, sizeof selector->read);
+        selector->walk = selector->read = (struct selector_average){.count = 0};
         selector->round_trip = selector->least_walk = 0;
-        selector->samples = 0;
     }
     selector->sampled_at = now;
 }
@@ -102,53 +129,118 @@ static bool estimated(const struct selector *selector)
 }
 
 /* What one step of that way costs, by the form. `least`: what it takes where nothing waits. */
-static double cost(const struct selector *selector, const struct selector_window *window, double least)
+static double cost(const struct selector *selector, const struct selector_average *average, double least)
 {
-    const double mean = window_mean(window);
     switch (selector->options.form) {
     case SELECTOR_LATENCY:
-        return mean;
+        return average->mean;
     case SELECTOR_QUEUES:
-        return fmax(mean - selector->round_trip, 0);
+        return fmax(average->mean - selector->round_trip, 0);
     default:
-        return 2 * mean - least;
+        return average->mean + QUEUED_TIMES * (average->mean - least);
     }
 }
 
-/* What the READs would take, less what a walk takes, as a part of the larger one. */
-static double advantage(const struct selector *selector)
+/* How much more so many READs would take than a walk, as the logarithm of how many times as much; within 1
+ * and -1. READs differ also where nothing waits, and all above the least counts as waiting. By that alone
+ * walks would pay that take longer than the READs, though nobody waits behind those: so the operation itself
+ * must wait less, too. */
+static double advantage(const struct selector *selector, uint32_t levels)
 {
+    const double search = selector->options.search_ns;
     const double walk = cost(selector, &selector->walk, selector->least_walk);
-    const double reads = selector->levels * (cost(selector, &selector->read, selector->round_trip) +
-                                             selector->options.search_ns);
-    const double larger = fmax(walk, reads);
-    return larger > 0 ? (reads - walk) / larger : 0;
+    const double reads = levels * (cost(selector, &selector->read, selector->round_trip) + search);
+    double gain = log(reads / fmax(walk, 1));
+    if (selector->options.form == SELECTOR_MARGINAL)
+        gain = fmin(gain, LATENCY_TIMES *
+                              log(levels * (selector->read.mean + search) / fmax(selector->walk.mean, 1)));
+    return fmin(fmax(gain, -1), 1);
 }
 
-/* The rarer way is sampled least: by the time its window tells what a change of the share has done, the share
- * must not have moved much further, or it swings. So it moves slowly near either end. */
+/* The run of moves in the same way is over. The usual length of such a run is learned from the long runs,
+ * since a share that is at rest turns often; from one run it learns at most its double, as the way from one
+ * end to the other is no usual one. */
+static void share_turn(struct selector_share *share, bool rises)
+{
+    const double learned = fmin(share->same, 2 * share->usual);
+    share->usual += (learned - share->usual) * fmin(share->same / USUAL_LEARNED, 1);
+    share->usual = fmin(fmax(share->usual, USUAL_LEAST), USUAL_MOST);
+    share->same = 0;
+    share->rises = rises;
+}
+
+/* By the time the rarer way's average tells what a change of the share has done, the share must not have
+ * moved much further, or it swings. So it moves slowly where one way is rare, and everywhere, until it has
+ * moved the same way for much longer than it does when it swings: then it is far from where it belongs. */
+static void share_move(struct selector_share *share, const struct selector *selector, double weight,
+                       uint32_t levels)
+{
+    const double least = selector->options.explore, most = 1 - selector->options.explore / levels;
+    const double is = share->share, gain = advantage(selector, levels);
+    const double rarer = fmax(fmin(is, 1 - is), RARE);
+    if (share->rises != (gain > 0))
+        share_turn(share, gain > 0);
+    const double faster = fmin(fmax(share->same / share->usual - (SAME_TIMES - 1), 1), FASTER_TIMES);
+    const double moved = is + selector->options.step * weight * rarer * is * (1 - is) * gain * faster;
+    share->share = fmin(fmax(moved, least), most);
+    if (moved >= least && moved <= most) /* else it stays, and does not move */
+        share->same += weight;
+}
+
+/* One way takes quite another time than it did, and that speaks for READs, or for walks. A share at the other
+ * end hears of its rare way seldom, and would leave the end slowly: so it is in doubt, and the rare way is
+ * measured anew, at once. */
+static void doubt_ends(struct selector *selector, bool for_reads)
+{
+    for (uint32_t i = 0; i < SELECTOR_LEVELS; i++) {
+        struct selector_share *share = &selector->shares[i];
+        const double rare = for_reads ? 1 - share->share : share->share;
+        if (rare >= END_TIMES * selector->options.explore)
+            continue;
+        share->doubted = true;
+        (for_reads ? &selector->read : &selector->walk)->count = 0;
+    }
+}
+
+/* Both ways are known again. A share in doubt begins in the middle if its rare way is the better one now.
+ * Else it stays: a queue in which READs and walks wait alike, as that of a network interface, makes both
+ * longer and shorter many times. */
+static void judge_doubted(struct selector *selector)
+{
+    for (uint32_t i = 0; i < SELECTOR_LEVELS; i++) {
+        struct selector_share *share = &selector->shares[i];
+        if (share->doubted && (share->share > 0.5) != (advantage(selector, i + 1) > 0))
+            share->share = 0.5;
+        share->doubted = false;
+    }
+}
+
 static void adjust(struct selector *selector, double weight)
 {
-    const double explore = selector->options.explore, share = selector->share;
-    const double rarer = fmax(fmin(share, 1 - share), RARE);
     if (!estimated(selector))
         return;
-    double step = selector->options.step;
-    if (selector->samples < HURRY) /* where it begins says nothing */
-        step *= 1 + HURRY_TIMES * (1 - selector->samples / (double)HURRY);
-    selector->samples++;
-    selector->share += step * weight * rarer * share * (1 - share) * advantage(selector);
-    selector->share = fmin(fmax(selector->share, explore), 1 - explore);
+    judge_doubted(selector);
+    for (uint32_t i = 0; i < SELECTOR_LEVELS; i++)
+        if (selector->shares[i].used)
+            share_move(&selector->shares[i], selector, weight, i + 1);
 }
 
-bool selector_walks(struct selector *selector, uint64_t now, double levels, uint64_t draw)
+static uint32_t share_index(uint32_t levels)
 {
+    return levels < SELECTOR_LEVELS ? levels - (levels > 0) : SELECTOR_LEVELS - 1;
+}
+
+bool selector_walks(struct selector *selector, uint64_t now, uint32_t levels, uint64_t draw)
+{
+    struct selector_share *share = &selector->shares[share_index(levels)];
     forget_old(selector, now);
-    bool walks = (double)(draw >> 11) * 0x1p-53 < selector->share;
+    share->used = true;
+    const double least = share->doubted ? DOUBTED : 0;
+    bool walks = (double)(draw >> 11) * 0x1p-53 < fmin(fmax(share->share, least), 1 - least);
     if (now < selector->refused_until)
         walks = false;
     else
-        selector->levels += (levels - selector->levels) / (selector->levels > 0 ? SELECTOR_SAMPLES : 1);
+        selector->levels += (levels - selector->levels) / (selector->levels > 0 ? AVERAGE_SAMPLES : 1);
     selector->walks += walks;
     selector->reads += !walks;
     return walks;
@@ -160,7 +252,10 @@ void selector_read(struct selector *selector, uint64_t now, uint64_t took_ns)
     forget_old(selector, now);
     if (selector->round_trip == 0 || took < selector->round_trip)
         selector->round_trip = took;
-    window_add(&selector->read, took, selector->options.outlier);
+    const enum change change =
+        average_add(&selector->read, took, selector->options.outlier, decided(selector));
+    if (change)
+        doubt_ends(selector, change == SHORTER);
     adjust(selector, 1 / fmax(selector->levels, 1));
 }
 
@@ -169,10 +264,13 @@ void selector_walked(struct selector *selector, uint64_t now, uint64_t took_ns, 
     double took = (double)took_ns;
     forget_old(selector, now);
     if (busy)
-        took += selector->levels * (window_mean(&selector->read) + selector->options.search_ns);
+        took += selector->levels * (selector->read.mean + selector->options.search_ns);
     if (selector->least_walk == 0 || took < selector->least_walk)
         selector->least_walk = took;
-    window_add(&selector->walk, took, selector->options.outlier);
+    const enum change change =
+        average_add(&selector->walk, took, selector->options.outlier, decided(selector));
+    if (change)
+        doubt_ends(selector, change == LONGER);
     adjust(selector, 1);
 }
 
@@ -183,10 +281,15 @@ void selector_refused(struct selector *selector, uint64_t now)
 
 double selector_walk_ns(const struct selector *selector)
 {
-    return window_mean(&selector->walk);
+    return selector->walk.mean;
 }
 
 double selector_read_ns(const struct selector *selector)
 {
-    return window_mean(&selector->read);
+    return selector->read.mean;
+}
+
+double selector_usual_share(const struct selector *selector)
+{
+    return selector->shares[share_index((uint32_t)lround(selector->levels))].share;
 }

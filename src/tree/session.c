@@ -12,8 +12,12 @@
 #include "base/task.h"
 #include "tree/access.h"
 #include "tree/announce.h"
+#include "tree/cache.h"
+#include "tree/exchanging.h"
 #include "tree/index.h"
 #include "tree/locate.h"
+#include "tree/merging.h"
+#include "tree/selectors.h"
 #include "tree/walk.h"
 
 /* ---- life ---- */
@@ -26,6 +30,7 @@ int tree_compute_create(struct tree_compute **out, struct fabric *fabric,
     if (!compute)
         return error_set(error, BANYAN_ENOMEM, "no memory for a compute node");
     compute->switches = *switches;
+    homes_init(&compute->homes, fabric_capabilities(fabric)->compute_id);
     compute->locks = tree_lock_table_create();
     compute->owned_access = tree_access_in_place(fabric, switches) ? &tree_access_direct : &tree_access_owned;
     compute->membarrier = membarrier_register();
@@ -33,7 +38,12 @@ int tree_compute_create(struct tree_compute **out, struct fabric *fabric,
     if (!status && !compute->locks)
         status = error_set(error, BANYAN_ENOMEM, "no memory for a compute node's lock table");
     if (!status)
-        status = tree_walks_create(&compute->walks, fabric, switches, error);
+        status = tree_selectors_create(&compute->walks, fabric, switches->walks, 0, "a compute node's walks",
+                                       error);
+    if (!status)
+        status = tree_merges_create(&compute->merges, fabric, switches, error);
+    if (!status)
+        status = tree_exchanges_create(&compute->exchanges, fabric, switches, error);
     if (status) {
         tree_compute_destroy(compute);
         return status;
@@ -49,7 +59,9 @@ void tree_compute_destroy(struct tree_compute *compute)
     if (compute->locks)
         tree_lock_table_destroy(compute->locks);
     pool_destroy(compute->pool);
-    tree_walks_destroy(compute->walks);
+    tree_selectors_destroy(compute->walks);
+    tree_selectors_destroy(compute->merges);
+    tree_selectors_destroy(compute->exchanges);
     free(compute);
 }
 
@@ -91,6 +103,22 @@ static void session_unlist(struct tree_session *session)
     spinlock_unlock(&compute->lock);
 }
 
+void tree_session_add_announcer(struct tree_session *session, struct tree_announcer *announcer)
+{
+    announcer->next = session->announcers;
+    session->announcers = announcer;
+}
+
+void tree_session_remove_announcer(struct tree_session *session, const struct tree_announcer *announcer)
+{
+    struct tree_announcer **at = &session->announcers;
+    while (*at != announcer)
+        at = &(*at)->next;
+    *at = announcer->next;
+    if (session->withdrawn == announcer)
+        session->withdrawn = NULL;
+}
+
 void tree_session_destroy(struct tree_session *session)
 {
     if (!session)
@@ -101,6 +129,7 @@ void tree_session_destroy(struct tree_session *session)
     free(session->spare);
     free(session->wide);
     free(session->apply);
+    free(session->merging);
     free(session->walk_request);
     free(session->walk_reply);
     free(session->batch);
@@ -208,7 +237,7 @@ int tree_buffers(struct tree_session *session, const struct tree *tree)
 int tree_begin(struct tree_session *session, struct tree *tree)
 {
     pool_session_begin(&session->pool);
-    session->restarts = session->invalid = session->walked = session->astray = 0;
+    session->restarts = session->invalid = session->walked = session->astray = session->aways = 0;
     session->image.address = GADDR_NULL;
     session->entry_hits = 0;
     session->leaf_value.known = false;
@@ -219,8 +248,11 @@ int tree_begin(struct tree_session *session, struct tree *tree)
 
 void tree_charge_bucket(const struct format_layout *layout)
 {
-    task_charge(TASK_WORK_LEAF, layout->bucket_slots);
-    task_charge(TASK_WORK_CHECK, layout->bucket_slots);
+    struct task *task = task_self();
+    if (!task->ops->charge)
+        return;
+    task->ops->charge(task, TASK_WORK_LEAF, layout->bucket_slots);
+    task->ops->charge(task, TASK_WORK_CHECK, layout->bucket_slots);
 }
 
 void tree_charge_leaf(const struct tree_session *session, const struct format_layout *layout)
@@ -267,8 +299,31 @@ int tree_value_check(struct tree_session *session, struct tree *tree, const void
     return 0;
 }
 
-bool tree_again(struct tree_session *session, int *status)
+/* A link led to a memory node that was removed, and so is older than the removal (R6): forgets all that leads
+ * there. False: it led there too often; a link in the pool does. */
+static bool away_forgotten(struct tree_session *session, struct tree *tree)
 {
+    const uint16_t node = session->pool.away;
+    struct format_link root;
+    uint8_t level;
+    if (++session->aways > TREE_ASTRAY_MAX)
+        return false;
+    if (tree_root_known(tree, &root, &level) && gaddr_node(root.address) == node)
+        tree_root_forget(tree);
+    tree_cache_forget_node(tree->cache, session->pool.epoch, node);
+    pool_session_begin(&session->pool);
+    return true;
+}
+
+bool tree_again(struct tree_session *session, struct tree *tree, int *status)
+{
+    if (*status == BANYAN_ECORRUPT && session->pool.away != POOL_ANY_NODE && tree &&
+        away_forgotten(session, tree)) {
+        *status = 0;
+        session->stats.retries++;
+        session->image.address = GADDR_NULL;
+        return true;
+    }
     /* A row that moves away is merged under one incarnation, which does not come back. */
     const bool over = *status == BANYAN_EFENCED && session->drains;
     if (over || tree_rights_stale(session, status) || !pool_session_again(&session->pool, status))

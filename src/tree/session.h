@@ -9,6 +9,8 @@
 #include "base/random.h"
 #include "format/internal_node.h"
 #include "format/leaf.h"
+#include "memory/walk_message.h"
+#include "tree/homes.h"
 #include "tree/lock.h"
 #include "tree/logging.h"
 #include "tree/owned_cache.h"
@@ -17,18 +19,19 @@
 #include "tree/tree.h"
 
 /* Internal verdicts, never seen by callers of tree.h. */
-#define TREE_RESTART  1  /* locate the node again, from what the cache now says */
-#define TREE_SIDEWAYS 2  /* the path leads to the right sibling now: go on there */
-#define TREE_DEAD     3  /* the node is dead: its header tells which node must be unlinked */
-#define TREE_LOW      4  /* the tree has no such level */
-#define TREE_ANSWERED 5  /* not locked: the holder of the lock was to do the operation (delegate.h) */
-#define TREE_ANEW     6  /* the operation begins again, and looks up its right first (turn.h) */
-#define TREE_FORWARD  7  /* the owner of the range has to do it */
-#define TREE_FOREIGN  8  /* a leaf of another row is in the way, half done: session->foreign */
-#define TREE_WAIT     9  /* the range is on its way to another owner, or its owner refused: later */
-#define TREE_BY_LOCK  11 /* not done in place: the leaf's lock has to be taken (in_place.h) */
-#define TREE_WALKED   12 /* session->finding has its answer */
-#define TREE_LAPSED   10 /* O2: it was answered from the cache, and the read lease has lapsed */
+#define TREE_RESTART   1  /* locate the node again, from what the cache now says */
+#define TREE_SIDEWAYS  2  /* the path leads to the right sibling now: go on there */
+#define TREE_DEAD      3  /* the node is dead: its header tells which node must be unlinked */
+#define TREE_LOW       4  /* the tree has no such level */
+#define TREE_ANSWERED  5  /* not locked: the holder of the lock was to do the operation (delegate.h) */
+#define TREE_ANEW      6  /* the operation begins again, and looks up its right first (turn.h) */
+#define TREE_FORWARD   7  /* the owner of the range has to do it */
+#define TREE_FOREIGN   8  /* a leaf of another row is in the way, half done: session->foreign */
+#define TREE_WAIT      9  /* the range is on its way to another owner, or its owner refused: later */
+#define TREE_LAPSED    10 /* O2: it was answered from the cache, and the read lease has lapsed */
+#define TREE_BY_LOCK   11 /* not done in place: the leaf's lock has to be taken (in_place.h) */
+#define TREE_WALKED    12 /* session->finding has its answer */
+#define TREE_EXCHANGED 13 /* a memory node has made the change, and the lock is given up */
 
 /* How often one node is read again before its lock is taken, to tell a busy node from a corrupt one. */
 #define TREE_PATIENCE 32u
@@ -43,8 +46,10 @@ struct tree_batch;
 struct tree_drop;
 struct tree_gather;
 struct tree_leaf_entry;
-struct tree_leaf_order;
+struct crc32c_piece;
 struct tree_lock_table;
+struct tree_merges;
+struct tree_merging;
 struct tree_rights;
 struct tree_row;
 struct tree_finding;
@@ -63,8 +68,11 @@ struct tree_compute {
     uint64_t deaths;                        /* of leaves, by this process (parent.h); atomic */
     struct tree_forward forward;            /* set before any table names another owner */
     void *forward_context;
-    struct tree_walks *walks; /* owned; NULL: memory nodes are not asked to walk */
-    struct tree_log log;      /* set before any table has a logged row */
+    struct tree_selectors *walks;     /* owned; NULL: memory nodes are not asked to walk */
+    struct tree_selectors *merges;    /* owned; NULL: ... nor to merge */
+    struct tree_selectors *exchanges; /* owned; NULL: ... nor to make clients' changes */
+    struct homes homes;               /* of subtrees that begin */
+    struct tree_log log;              /* set before any table has a logged row */
     void *log_context;
 };
 
@@ -119,6 +127,8 @@ struct tree_session {
     const struct fabric_command *ahead; /* tree_session_ahead */
     uint32_t ahead_count;
     bool ahead_done;
+    const struct fabric_command *at_hand; /* tree_session_at_hand */
+    uint32_t at_hand_count;
     struct owned_busy busy; /* of what it served: not to be told (owned_cache_use.h) */
     bool served;            /* the last read of a leaf came from the cache */
     uint32_t entry_hits;  /* of the entry that the last lookup found, or what the table of the log counts; 0:
@@ -135,6 +145,8 @@ struct tree_session {
     bool cached; /* its answer rests on what this compute node knows, and no list has proven the right: O2 */
     struct fabric_process owner;        /* of a row that is another's */
     struct tree_foreign foreign;        /* TREE_FOREIGN */
+    struct tree_announcer *announcers;  /* rights.h */
+    struct tree_announcer *withdrawn;   /* of these; NULL: none is, or it has announced itself again */
     struct tree_session *next, *before; /* of the compute node's list */
     struct tree_stats stats;            /* the cost in it is counted by the session of the pool */
     struct tree_image image;            /* the leaf under way */
@@ -145,17 +157,24 @@ struct tree_session {
     uint8_t *wide; /* many leaves: scans and multi-gets */
     size_t wide_capacity;
     struct tree_finding *finding;       /* of the operation under way: walk.h; NULL: it wants a path */
+    uint32_t leaves;                    /* with its path it wants so many, for the next tree_locate: walk.h */
     uint8_t *walk_request, *walk_reply; /* of walk.c; owned */
     uint32_t walk_request_capacity, walk_reply_capacity;
+    struct tree_brought {
+        struct memory_walk_reader rest; /* in walk_reply: what was not taken yet; zeros: nothing */
+        uint64_t moment;                /* of before the request: owned_cache_use.h */
+    } brought;                          /* leaves: walk.h */
     uint64_t walk_draws;
-    struct tree_batch *batch; /* of multi.c; owned */
-    struct tree_apply *apply; /* of apply.c; owned */
+    struct tree_batch *batch;     /* of multi.c; owned */
+    struct tree_apply *apply;     /* of apply.c; owned */
+    struct tree_merging *merging; /* of merging.c; owned */
+    uint64_t merge_draws, exchange_draws;
     struct fabric_command
         *list; /* FABRIC_COMMANDS_MAX: the list of a holder with others' operations; owned */
     struct tree_waiter waiter;
     uint32_t looks;                  /* of lock.c: how often it looks for a lock before it parks */
     struct unmerged_run run;         /* of the scan under way; owned */
-    struct tree_leaf_order *order;   /* of one leaf's entries; owned */
+    struct crc32c_piece *order;      /* of one leaf's entries; owned */
     struct tree_leaf_entry *entries; /* of one leaf, sorted; owned */
     uint8_t *keys;                   /* the entries' keys, where they must be put together; owned */
     uint32_t entries_capacity, keys_capacity;
@@ -172,6 +191,7 @@ struct tree_session {
     uint32_t restarts;              /* of the operation under way */
     uint32_t walked;                /* sibling links followed, of the operation under way */
     uint32_t astray;                /* calls of tree_astray, of the operation under way */
+    uint32_t aways;                 /* links to memory nodes that were removed, of the operation under way */
     uint32_t invalid; /* nodes that failed their check under their lock, of the operation under way */
     struct format_key_copy walked_past; /* upper fence key of the node that the path walked right from last */
     uint32_t miss_share;       /* of recent lookups, in 1/65536: tells whether to read the header at once */
@@ -184,10 +204,12 @@ struct tree_session {
 int tree_begin(struct tree_session *session, struct tree *tree);
 /*
  * Whether the operation must begin again, because the compute node lost a connection since it began
- * (pool_session_again); then *status is 0, and the image is no longer known. The operation must have given up
- * all its locks. False with TREE_WAIT: the map of rights must be fetched anew before that (announce.h).
+ * (pool_session_again), or because what was cached of the tree led to a memory node that has been removed,
+ * and is forgotten now (R6). Then *status is 0, and the image is no longer known. The operation must have
+ * given up all its locks. False with TREE_WAIT: the map of rights must be fetched anew before that
+ * (announce.h). `tree`: whose links it follows; NULL: those of the catalogue alone.
  */
-bool tree_again(struct tree_session *session, int *status);
+bool tree_again(struct tree_session *session, struct tree *tree, int *status);
 /* Counts a restart of the operation; BANYAN_ECORRUPT when there were too many. */
 int tree_restart(struct tree_session *session, gaddr node);
 /*

@@ -10,6 +10,7 @@
 #include "base/atomic.h"
 #include "base/task.h"
 #include "tree/access.h"
+#include "tree/announce.h"
 #include "tree/entries.h"
 #include "tree/index.h"
 #include "tree/keyblocks.h"
@@ -36,13 +37,15 @@ struct split {
     bool moves;      /* nothing stays (R8) */
 };
 
-/* Where to cut. Keys appended at the right end leave a full leaf behind instead of halves. */
+/* Where to cut. Keys appended at the right end, of the index or of a range (O3), leave a full leaf behind
+ * instead of halves. */
 static void choose_separator(struct split *split, const struct tree_addition *addition)
 {
     const struct format_layout *layout = &split->tree->layout;
     const struct tree_leaf_entry *entries = split->session->entries;
     struct format_key last = entries[split->count - 1].key;
-    bool append = addition && !split->header.has_upper && format_key_compare(addition->key, last) > 0;
+    bool append = addition && format_key_compare(addition->key, last) > 0 &&
+                  (!split->header.has_upper || tree_rights_first(split->session, split->header.upper));
     split->kept = append ? split->count : split->count / 2;
     struct format_key right = append ? addition->key : entries[split->kept].key;
     format_key_store(&split->separator, tree_separator(layout, entries[split->kept - 1].key, right));
@@ -119,26 +122,35 @@ static int build_sibling(struct split *split, const struct tree_addition *additi
     return status;
 }
 
+/* Checks anew what stays of fixed keys and values: many slots at once. */
+static void slots_seal(const struct format_layout *layout, uint8_t *image,
+                       const struct tree_leaf_entry *entries, uint32_t kept, uint32_t seed)
+{
+    uint32_t numbers[64];
+    for (uint32_t run; kept; entries += run, kept -= run) {
+        run = kept < 64 ? kept : 64;
+        for (uint32_t i = 0; i < run; i++)
+            numbers[i] = entries[i].number;
+        format_slots_seal(layout, image, numbers, run, seed);
+    }
+}
+
 /* The leaf's slots under its next version: the `kept` entries checked anew, all other slots emptied, nothing
  * moved. A slot's bytes change in its check alone (R3). */
 static void narrow(const struct format_layout *layout, uint8_t *image, const struct tree_leaf_entry *entries,
                    uint32_t kept, uint32_t seed, uint16_t version, struct format_key lower)
 {
-    uint8_t stays[1024] = {0};
-    assert(layout->slots <= 8 * sizeof stays);
     for (uint32_t number = 0; number < layout->buckets; number += 2) {
         struct format_bucket bucket;
         format_bucket_number(layout, number, &bucket);
         memcpy(image + bucket.version_offset, &version, sizeof version);
     }
-    for (uint32_t i = 0; i < kept; i++) {
-        uint32_t number = entries[i].number;
-        stays[number / 8] = (uint8_t)(stays[number / 8] | 1u << (number % 8));
-        format_slot_renew(layout, image, number, seed, lower);
-    }
-    for (uint32_t number = 0; number < layout->slots; number++)
-        if (!(stays[number / 8] >> (number % 8) & 1u))
-            format_slot_clear(layout, image, number, seed);
+    format_slots_clear(layout, image, seed);
+    if (format_layout_plain(layout))
+        slots_seal(layout, image, entries, kept, seed);
+    else
+        for (uint32_t i = 0; i < kept; i++)
+            format_slot_renew(layout, image, entries[i].number, seed, lower);
 }
 
 /* The marked header is the final one but for its state: the session that finishes the split finds all that it
@@ -264,6 +276,15 @@ static int entries_take(struct split *split)
     return status == TREE_RESTART ? tree_leaf_corrupt(session, split->link.address) : status;
 }
 
+/* The sibling's lines, where it is mapped, are asked for before its image is built: they are cold. */
+static void sibling_prefetch(const struct split *split)
+{
+    const uint32_t bytes = split->tree->layout.geometry.leaf_bytes;
+    uint8_t *window = fabric_window(split->session->pool.fabric, split->sibling.address, bytes);
+    for (uint32_t at = 0; window && at < bytes && at < 4096; at += 64)
+        __builtin_prefetch(window + at, 1);
+}
+
 /* The leaf is cut by the addition, or at `border`. *posted: what became of the parent's entry. */
 static int split_run(struct tree_session *session, struct tree *tree, struct format_link link,
                      struct tree_hold *hold, const struct tree_addition *addition,
@@ -276,10 +297,12 @@ static int split_run(struct tree_session *session, struct tree *tree, struct for
     if (!status && split.count < 2 && !border)
         status = pool_corrupt(&session->pool, link.address, "a leaf's bucket is full and the leaf empty");
     if (!status)
-        status = tree_sibling_allocate(session, tree, 0, link.address, &split.sibling.address);
+        status =
+            tree_sibling_allocate(session, tree, 0, link.address, split.header.lower, &split.sibling.address);
     if (status)
         return tree_leaf_release_with(session, tree, hold, status);
     task_charge(TASK_WORK_SPLIT, 1);
+    sibling_prefetch(&split);
     uint16_t version = (uint16_t)(split.header.version + 1);
     if (border)
         choose_border(&split, *border);
@@ -308,6 +331,8 @@ static int split_run(struct tree_session *session, struct tree *tree, struct for
     }
     session->stats.splits++;
     *posted = tree_parent_insert_fresh(session, tree, format_key_of(&split.separator), split.sibling, deaths);
+    if (*added && !*posted)
+        tree_subtree_follow(session, tree, format_key_of(&lower));
     return 0;
 }
 

@@ -66,6 +66,16 @@ const struct option_entry tree_switches_table[] = {
     {"walks", OPTION_SHARE, FIELD(walks), 0, 100, tree_walks_shares, "auto|never|always|PERCENT",
      "ways whose levels are not cached are left to the memory node's CPU: never, always, so many percent of "
      "them, or auto, as it pays by what both ways took of late (Cell §2.5, DEX §6.1)"},
+    {"merge-walks", OPTION_SHARE, FIELD(merge_walks), 0, 100, tree_walks_shares, "auto|never|always|PERCENT",
+     "what an owner has logged is put into its leaves by the memory node's CPU (Dinomo §3.2): never, always, "
+     "so "
+     "many percent of it, or auto, as it pays by what both ways took of late"},
+    {"exchange-walks", OPTION_SHARE, FIELD(exchange_walks), 0, 100, tree_walks_shares,
+     "auto|never|always|PERCENT",
+     "a change of a key whose leaf alone is not cached, in an owned range that is not logged, is made by the "
+     "memory node's CPU (DEX §6): never, always, so many percent of them, or auto, as it pays by what both "
+     "ways "
+     "took of late"},
     {NULL, OPTION_END, 0, 0, 0, NULL, NULL, NULL},
 };
 
@@ -135,7 +145,7 @@ int tree_switches_preset(struct tree_switches *switches, const char *name, struc
         switches->shortcuts_only = false;
         switches->ownership = TREE_OWNERSHIP_OFF;
         switches->unlogged = false;
-        switches->walks = TREE_WALKS_NEVER;
+        switches->walks = switches->merge_walks = switches->exchange_walks = TREE_WALKS_NEVER;
         return 0;
     }
     return error_set(

@@ -62,8 +62,10 @@ struct tree_switches {
     int cache_policy;      /* enum tree_cache_policy */
     double admission;      /* cache policy dex: how likely a leaf that was fetched is cached */
     bool shortcuts_only;   /* cache policies dinomo and banyan: no values that cost more than a shortcut */
-    int ownership; /* enum tree_ownership; all: every index that is opened is this process's (rights.h) */
-    int walks;     /* TREE_WALKS_NEVER to TREE_WALKS_ALWAYS, TREE_WALKS_AUTO */
+    int ownership;   /* enum tree_ownership; all: every index that is opened is this process's (rights.h) */
+    int walks;       /* TREE_WALKS_NEVER to TREE_WALKS_ALWAYS, TREE_WALKS_AUTO */
+    int merge_walks; /* the same, of what is logged and left to memory nodes to merge */
+    int exchange_walks; /* the same, of changes whose leaf alone is not cached */
 };
 extern const struct option_entry tree_switches_table[];
 /* Of enum tree_cache_policy, NULL-terminated. */
@@ -81,6 +83,7 @@ extern const char *const tree_switches_presets[];
 
 /* ---- life ---- */
 
+struct format_link;
 struct tree_compute;
 struct tree_session;
 struct tree;
@@ -189,6 +192,13 @@ struct tree_item {
     const struct fabric_command *ahead;
     bool ahead_done; /* out: as tree_session_ahead_done */
     uint8_t met;     /* put, of what is merged (logging.h): how often the key was looked up, else 0 */
+    /* put: NULL, or called at most once: where the put is done in place (tree/in_place.h), when it is in the
+     * leaf, which nothing else can change before the call returns. It must not suspend, nor use the tree. A
+     * put that is done in another way does not call it. */
+    void (*placed)(void *context, struct tree_item *item);
+    void *placed_context;
+    /* put, of what is merged: NULL, or the key's leaf, which was located a moment ago. */
+    const struct format_link *leaf;
 };
 int tree_multi_get(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count);
 /* Upserts, each by itself; those of one key in the items' order. */
@@ -280,19 +290,21 @@ enum tree_move_outcome {
     TREE_MOVE_DONE,
     TREE_MOVE_THERE,     /* it lies there already */
     TREE_MOVE_ELSEWHERE, /* it does not lie where it was to be moved from; or there is no such level */
-    TREE_MOVE_ROOT,      /* it is the root, and stays: tree_move_root puts one above it */
     TREE_MOVE_FIRST,     /* a leaf, the first of a range of the map of rights: it stays (rule O3) */
     TREE_MOVE_OTHERS,    /* a leaf of a range that is another compute node's to change */
     TREE_MOVE_FULL,      /* no room where it was to go */
-    TREE_MOVE_LATER /* others were at work on it all the time, or its range is on its way to another owner */
+    TREE_MOVE_LATER /* others were at work on it all the time, its range is on its way to another owner, its
+                     * owner did not answer (and may have moved it all the same), or long keys get their new
+                     * blocks on `from` again */
 };
 struct tree_move {
     const void *key; /* that the node's range holds; length 0: the least */
     uint32_t key_length;
     uint8_t level;
     uint16_t from; /* only if it lies on this memory node; POOL_ANY_NODE: wherever it lies */
-    uint16_t to;
-    bool here; /* asked for by a compute node that has not the right: nobody else is asked */
+    uint16_t to; /* POOL_ANY_NODE, of a leaf: it stays, and the blocks of its long keys leave `from`. Where it
+                  * lies: it stays, and what is half done of it is finished */
+    bool here;   /* asked for by a compute node that has not the right: nobody else is asked */
     enum tree_move_outcome outcome; /* out, where 0 is returned */
 };
 /*
@@ -305,33 +317,38 @@ struct tree_move {
 int tree_move_node(struct tree_session *session, struct tree *tree, struct tree_move *move);
 /*
  * The walk over all nodes of an index, from its leaves upwards, that moves them. `where` says on which memory
- * node a node of so many bytes should lie that lies on `node`: POOL_ANY_NODE, where it is. The highest node
- * of its subtree has this tag, as long as it is not moved itself, which it is last: a choice by the tag
+ * node a node of so many bytes should lie that lies at `node` now: POOL_ANY_NODE, where it is. The highest
+ * node of its subtree has this tag, as long as it is not moved itself, which it is last: a choice by the tag
  * keeps subtrees together. Of an index that is spread that is the node itself.
  */
 struct tree_move_choice {
-    uint16_t (*where)(void *context, uint16_t node, uint32_t bytes, uint32_t top_tag);
+    uint16_t (*where)(void *context, gaddr node, uint32_t bytes, uint32_t top_tag);
     void *context;
-    bool roots; /* also a root that should lie elsewhere goes, and the tree is a level higher then */
+    bool keys; /* the blocks of long keys leave `keys_from`, wherever their leaves lie */
+    bool all;  /* nodes that no parent names yet are met as well: all are read, and what deaths and lost
+                * connections have left undone is done. A round trip more for each step */
+    uint16_t keys_from;
+    /* Of a leaf that is the first of a range, and stays (TREE_MOVE_FIRST): the key that it begins with. May
+     * be NULL. */
+    void (*first)(void *context, const void *key, size_t key_length);
 };
 /* Where it stands; all zeros: at the beginning. Good for one index. */
 struct tree_move_walk {
     uint8_t level;
     uint16_t length;
     bool ended;
+    uint8_t again; /* looks at the nodes at hand */
     uint8_t key[255];
 };
 struct tree_move_report { /* added up */
     uint64_t nodes;       /* looked at */
     uint64_t outcomes[TREE_MOVE_LATER + 1];
-    uint64_t bytes; /* of those moved */
+    uint64_t bytes;                     /* of those moved */
+    uint64_t keys[TREE_MOVE_LATER + 1]; /* leaves with long keys' blocks that were to go */
 };
 /* A step: nodes of one parent, 16 at most. After an error the walk may go on where it was. */
 int tree_move_step(struct tree_session *session, struct tree *tree, struct tree_move_walk *walk,
                    const struct tree_move_choice *choice, struct tree_move_report *report);
-/* If the index's root lies on that memory node: puts another root above it, elsewhere, so that the node can
- * move. The tree is a level higher then. */
-int tree_move_root(struct tree_session *session, struct tree *tree, uint16_t from, bool *raised);
 
 /* ---- bulk load ---- */
 
@@ -365,8 +382,14 @@ struct tree_stats {
                             merged, and borders that were cut short */
     uint64_t combined;   /* operations of other tasks that this one did under its lock */
     uint64_t walks;      /* requests to memory nodes to go down the tree */
-    uint64_t walks_answered; /* keys that these have answered */
-    uint64_t walks_busy;     /* requests that were turned away */
+    uint64_t walks_answered;     /* keys that these have answered */
+    uint64_t walks_busy;         /* requests that were turned away */
+    uint64_t merge_calls;        /* requests to memory nodes to merge what was logged */
+    uint64_t merge_answered;     /* entries that these have merged */
+    uint64_t merge_busy;         /* requests that were turned away */
+    uint64_t exchanges;          /* requests to memory nodes to make a change in a leaf */
+    uint64_t exchanges_answered; /* those that ended there: the change was made, or its condition not met */
+    uint64_t exchanges_busy;     /* requests that were turned away */
 };
 /* They go on counting: copy what is to stay. */
 const struct tree_stats *tree_session_stats(const struct tree_session *session);
@@ -379,6 +402,13 @@ struct tree_walks_figures {
 };
 void tree_walks_figures(const struct tree_compute *compute, uint16_t node,
                         struct tree_walks_figures *figures);
+/* The same of merging there: `walk_ns` is what a request takes, `read_ns` a READ of an owner that merges. */
+void tree_merges_figures(const struct tree_compute *compute, uint16_t node,
+                         struct tree_walks_figures *figures);
+/* The same of changes there: `walk_ns` is what a request takes, `read_ns` half of what the READ and the WRITE
+ * take that it saves. */
+void tree_exchanges_figures(const struct tree_compute *compute, uint16_t node,
+                            struct tree_walks_figures *figures);
 struct tree_cache_kind {
     uint64_t hits, misses; /* misses: wanted, and not found */
     uint64_t count, bytes;

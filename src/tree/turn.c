@@ -52,7 +52,7 @@ static bool foreign_again(struct tree_session *session, struct tree *tree, int *
 {
     const struct tree_foreign foreign = session->foreign;
     *status = foreign_finish(session, tree, foreign.link, format_key_of(&foreign.lower));
-    if (tree_again(session, status))
+    if (tree_again(session, tree, status))
         return true;
     if (!*status)
         *status = tree_restart(session, foreign.link.address);
@@ -64,6 +64,46 @@ static void begin_again(struct tree_session *session)
     pool_session_begin(&session->pool);
     session->image.address = GADDR_NULL;
     session->restarts = session->invalid = session->walked = session->astray = 0;
+}
+
+void tree_turn_withdraw(struct tree_session *session, const struct tree *tree)
+{
+    for (struct tree_announcer *one = session->announcers; one; one = one->next)
+        if (one->tree == tree && one->withdraw(one->context))
+            session->withdrawn = one;
+}
+
+void tree_turn_announce(struct tree_session *session, const struct format_key *key)
+{
+    struct tree_announcer *withdrawn = session->withdrawn;
+    if (__builtin_expect(!withdrawn, 1))
+        return;
+    /* These are of the change, and not of what the hook does. */
+    const struct fabric_command *ahead = session->ahead;
+    const uint32_t ahead_count = session->ahead_count;
+    const uint8_t merge_met = session->merge_met;
+    const bool replaced = session->replaced;
+    session->withdrawn = NULL;
+    session->ahead_count = 0;
+    withdrawn->announce(withdrawn->context, key ? key->bytes : NULL, key ? key->length : 0);
+    session->ahead = ahead;
+    session->ahead_count = ahead_count;
+    session->merge_met = merge_met;
+    session->replaced = replaced;
+}
+
+/* Operations of the hook's own are no part of what is withdrawn. */
+static int wait_hook(struct tree_session *session, struct tree *tree, const struct tree_turn *turn,
+                     struct fabric_process owner)
+{
+    const struct tree_compute *compute = session->compute;
+    if (turn->change)
+        tree_turn_withdraw(session, tree);
+    struct tree_announcer *withdrawn = session->withdrawn;
+    session->withdrawn = NULL;
+    int status = compute->forward.wait(compute->forward_context, session, tree, owner, turn->since);
+    session->withdrawn = withdrawn;
+    return status;
 }
 
 static bool wait_again(struct tree_session *session, struct tree *tree, struct tree_turn *turn,
@@ -82,9 +122,11 @@ static bool wait_again(struct tree_session *session, struct tree *tree, struct t
                       "index %s: the key's range is compute node %u's, and this process cannot reach it",
                       tree->name, owner.compute_id);
     else
-        *status = compute->forward.wait(compute->forward_context, session, tree, owner, turn->since);
+        *status = wait_hook(session, tree, turn, owner);
     if (*status)
         return false;
+    if (turn->change)
+        tree_turn_announce(session, turn->change);
     begin_again(session);
     return true;
 }
@@ -156,6 +198,8 @@ bool tree_turn_again(struct tree_session *session, struct tree *tree, struct tre
     const uint32_t ahead_count = session->ahead_count;
     const bool replaced = session->replaced;
     tree_rights_leave(session);
+    if (!*status && !session->cached) /* done, and nothing that the lease has to cover */
+        return false;
     session->ahead_count = 0;
     bool again = turn_take(session, tree, turn, owner, status);
     session->ahead = ahead;

@@ -18,6 +18,7 @@
 struct tree_turn {
     uint64_t
         since; /* task_now when it first could not be done at once, or asked another process; 0: neither */
+    const struct format_key *change; /* whose key's; NULL: the operation changes none */
 };
 /* Before another process is asked: the time-out counts from the first such call. */
 static inline void tree_turn_ask(struct tree_turn *turn)
@@ -26,11 +27,18 @@ static inline void tree_turn_ask(struct tree_turn *turn)
         turn->since = task_now();
 }
 
+/* What the layer above has announced of a change (struct tree_announcer) is withdrawn: before another process
+ * is asked for it, or the range is waited for. */
+void tree_turn_withdraw(struct tree_session *session, const struct tree *tree);
+/* It is announced again, before the change, or the next one of a batch (`key` NULL: of all that are left), is
+ * tried here. In no operation: may do whole ones. */
+void tree_turn_announce(struct tree_session *session, const struct format_key *key);
+
 /*
- * Withdraws the announcement. True: the operation begins again, and *status is 0; else *status is what it
- * came to. TREE_ANEW: at once. TREE_FOREIGN: when the leaf that was in the way has been settled under its own
- * row's right, if this process has that. TREE_WAIT: when it is worth looking at the table again. Costs
- * nothing where the answer does not come from the cache.
+ * Withdraws the announcement of the right. True: the operation begins again, and *status is 0; else *status
+ * is what it came to. TREE_ANEW: at once. TREE_FOREIGN: when the leaf that was in the way has been settled
+ * under its own row's right, if this process has that. TREE_WAIT: when it is worth looking at the table
+ * again. Costs nothing where the answer does not come from the cache.
  */
 bool tree_turn_again(struct tree_session *session, struct tree *tree, struct tree_turn *turn, int *status);
 /* O2. Whether the answer comes from the cache, and the read lease has lapsed. */

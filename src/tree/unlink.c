@@ -12,6 +12,7 @@
 #include "tree/locate.h"
 #include "tree/parent.h"
 #include "tree/session.h"
+#include "tree/subtree.h"
 
 /* What must outlive the buffers: a dead node's own description, which no session changes any more. */
 struct departed {
@@ -173,14 +174,64 @@ static int extend_left(struct tree_session *session, struct tree *tree, const st
     }
 }
 
+/* If the dead node is the root still, its successor becomes it: *left. One that has moved is freed then; the
+ * leaf that a bulk load has killed is the loader's, who may hold its lock. */
+static int root_leave(struct tree_session *session, struct tree *tree, struct format_link dead, uint8_t level,
+                      struct format_link successor, bool moved, bool *left)
+{
+    *left = false;
+    tree_root_forget(tree);
+    if (successor.address == GADDR_NULL)
+        return 0;
+    int status = tree_root_follow(session, tree, dead, level, successor.address, left);
+    if (*left && moved) {
+        tree_root_set(tree, successor, level);
+        pool_release(&session->pool, dead.address, tree_node_bytes(tree, level));
+    }
+    return status;
+}
+
+/*
+ * The node has moved, and nothing lies to its left: it may have been the root. Then the root word goes on to
+ * its copy. *done: it has, now or before, and the node had no parent.
+ */
+static int leave_root(struct tree_session *session, struct tree *tree, const struct departed *departed,
+                      bool *done)
+{
+    struct format_link root;
+    uint8_t level;
+    *done = false;
+    if (tree_root_known(tree, &root, &level) && level > departed->level)
+        return 0; /* roots only rise: whatever was one above it is, and it is none */
+    int status = root_leave(session, tree, departed->link, departed->level, departed->sibling, true, done);
+    if (status || *done)
+        return status;
+    status = tree_root_get(session, tree, &root, &level);
+    *done = !status && level <= departed->level;
+    return status;
+}
+
 /* The last step: the entry of the level above goes, or it becomes that of the copy. The session that does it
  * frees the node. */
 static int leave_parent(struct tree_session *session, struct tree *tree, const struct departed *departed)
 {
     const struct format_key lower = format_key_of(&departed->lower);
     const uint8_t above = (uint8_t)(departed->level + 1);
-    return departed->moved ? tree_parent_insert(session, tree, above, lower, departed->sibling)
-                           : tree_parent_drop(session, tree, above, lower, departed->link);
+    if (!departed->moved)
+        return tree_parent_drop(session, tree, above, lower, departed->link);
+    bool done = false;
+    int status = 0;
+    if (!format_key_compare(lower, format_key_least(&tree->layout)))
+        status = leave_root(session, tree, departed, &done);
+    return status || done ? status : tree_parent_insert(session, tree, above, lower, departed->sibling);
+}
+
+int tree_unlink_root(struct tree_session *session, struct tree *tree, struct format_link link,
+                     const struct format_header *header)
+{
+    bool left;
+    return root_leave(session, tree, link, header->level, header->sibling, format_header_moves(header),
+                      &left);
 }
 
 int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct format_link link,
@@ -189,11 +240,8 @@ int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct f
     struct departed first, now, next;
     /* Nothing lies to the left: this was the root of an empty index, and names the one that a bulk load made.
      */
-    if (!format_key_compare(header->lower, format_key_least(&tree->layout)) && !format_header_moves(header)) {
-        gaddr successor = header->sibling.address;
-        tree_root_forget(tree);
-        return successor ? tree_root_follow(session, tree, link, successor) : 0;
-    }
+    if (!format_key_compare(header->lower, format_key_least(&tree->layout)) && !format_header_moves(header))
+        return tree_unlink_root(session, tree, link, header);
     departed_store(&first, link, header);
     /* Dead neighbours to the left go first, one after the other rather than by recursion: there may be many.
      */

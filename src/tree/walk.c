@@ -1,6 +1,7 @@
 /* walk.c - see walk.h. */
 #include "tree/walk.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,75 +12,18 @@
 #include "memory/walk_message.h"
 #include "tree/cache.h"
 #include "tree/index.h"
-#include "tree/selector.h"
+#include "tree/owned_cache_use.h"
+#include "tree/selectors.h"
 #include "tree/session.h"
 
 /* How often the way's nodes are wanted although the cache is full: so it follows what is hot. */
 #define PATH_ONE_IN 16u
 
-struct walk_target {
-    struct spinlock lock; /* guards the selector */
-    struct selector selector;
-} __attribute__((aligned(64)));
-
-struct tree_walks {
-    int share; /* the switch: percent, or TREE_WALKS_AUTO */
-    uint16_t count;
-    struct walk_target targets[]; /* of each memory node */
-};
-
-int tree_walks_create(struct tree_walks **made, const struct fabric *fabric,
-                      const struct tree_switches *switches, struct error *error)
-{
-    const uint16_t count = fabric_capabilities(fabric)->memory_nodes;
-    struct selector_options options;
-    *made = NULL;
-    if (switches->walks == TREE_WALKS_NEVER || !fabric_calls_offered(fabric))
-        return 0;
-    const size_t bytes = sizeof **made + count * sizeof(struct walk_target);
-    struct tree_walks *walks = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (!walks)
-        return error_set(error, BANYAN_ENOMEM, "no memory for a compute node's walks");
-    memset(walks, 0, bytes);
-    walks->share = switches->walks;
-    walks->count = count;
-    selector_options_default(&options);
-    for (uint16_t i = 0; i < count; i++)
-        selector_init(&walks->targets[i].selector, &options);
-    *made = walks;
-    return 0;
-}
-
-void tree_walks_destroy(struct tree_walks *walks)
-{
-    free(walks);
-}
-
-void tree_walks_figures(const struct tree_compute *compute, uint16_t node, struct tree_walks_figures *figures)
-{
-    struct tree_walks *walks = compute->walks;
-    *figures = (struct tree_walks_figures){0};
-    if (!walks || node >= walks->count)
-        return;
-    struct walk_target *target = &walks->targets[node];
-    spinlock_lock(&target->lock);
-    *figures = (struct tree_walks_figures){.walk_ns = (uint64_t)selector_walk_ns(&target->selector),
-                                           .read_ns = (uint64_t)selector_read_ns(&target->selector),
-                                           .share = target->selector.share,
-                                           .walks = target->selector.walks,
-                                           .reads = target->selector.reads};
-    spinlock_unlock(&target->lock);
-    if (walks->share <= TREE_WALKS_ALWAYS)
-        figures->share = walks->share / 100.0;
-}
-
 /* ---- the decision ---- */
 
-static struct walk_target *target_of(const struct tree_session *session, gaddr node)
+static bool asks(const struct tree_session *session, gaddr node)
 {
-    struct tree_walks *walks = session->compute->walks;
-    const uint16_t number = gaddr_node(node);
-    return walks && number < walks->count ? &walks->targets[number] : NULL;
+    return tree_selectors_has(session->compute->walks, gaddr_node(node));
 }
 
 /* The same ones for each session, so that simulations repeat. */
@@ -88,18 +32,17 @@ static uint64_t draw(struct tree_session *session)
     return random_mix(++session->walk_draws * UINT64_C(0x9e3779b97f4a7c15));
 }
 
-bool tree_walk_wanted(struct tree_session *session, gaddr node, uint32_t reads)
+bool tree_walk_wanted(struct tree_session *session, gaddr node, uint32_t reads,
+                      struct tree_walk_choice *choice)
 {
-    struct walk_target *target = target_of(session, node);
-    if (!target || reads < 2)
+    if (!asks(session, node) || reads < 2 || (choice->reads && choice->node == gaddr_node(node)))
         return false;
-    const uint64_t random = draw(session), now = task_now();
-    const int share = session->compute->walks->share;
-    spinlock_lock(&target->lock);
-    bool walks = selector_walks(&target->selector, now, reads, random);
-    if (share != TREE_WALKS_AUTO)
-        walks = now >= target->selector.refused_until && random % 100 < (uint64_t)share;
-    spinlock_unlock(&target->lock);
+    if (!choice->drawn)
+        choice->draw = draw(session);
+    const bool walks = tree_selectors_choose(session->compute->walks, gaddr_node(node), reads, choice->draw);
+    choice->drawn = true;
+    choice->reads = !walks;
+    choice->node = gaddr_node(node);
     return walks;
 }
 
@@ -110,26 +53,14 @@ uint64_t tree_walk_began(const struct tree_session *session)
 
 void tree_walk_read(struct tree_session *session, gaddr node, uint64_t began)
 {
-    struct walk_target *target = target_of(session, node);
-    if (!target || !began)
-        return;
-    const uint64_t now = task_now();
-    spinlock_lock(&target->lock);
-    selector_read(&target->selector, now, now - began);
-    spinlock_unlock(&target->lock);
+    if (asks(session, node) && began)
+        tree_selectors_read(session->compute->walks, gaddr_node(node), task_now() - began);
 }
 
 /* The memory node has answered, or could not. */
 static void note(struct tree_session *session, uint16_t node, uint64_t began, int status)
 {
-    struct walk_target *target = &session->compute->walks->targets[node];
-    const uint64_t now = task_now();
-    spinlock_lock(&target->lock);
-    if (!status || status == BANYAN_EBUSY)
-        selector_walked(&target->selector, now, now - began, status == BANYAN_EBUSY);
-    else if (status == BANYAN_ENOTSUP || status == BANYAN_EINVAL)
-        selector_refused(&target->selector, now);
-    spinlock_unlock(&target->lock);
+    tree_selectors_asked(session->compute->walks, node, task_now() - began, status);
     session->stats.walks++;
     session->stats.walks_busy += status == BANYAN_EBUSY;
 }
@@ -145,41 +76,59 @@ static uint32_t reply_bytes(uint32_t answers, uint64_t nodes, uint32_t bytes)
     return wanted < MEMORY_WALK_REPLY_MAX ? (uint32_t)wanted : MEMORY_WALK_REPLY_MAX;
 }
 
+static void request_put(const struct tree *tree, struct memory_walk_writer *writer,
+                        struct memory_walk_request request)
+{
+    request.index = tree->index;
+    request.geometry = memory_walk_geometry_of(&tree->layout.geometry);
+    memory_walk_put(writer, &request, sizeof request);
+}
+
 static void request_begin(struct tree_session *session, const struct tree *tree,
                           struct memory_walk_writer *writer, struct memory_walk_request request)
 {
     *writer = (struct memory_walk_writer){.bytes = session->walk_request,
                                           .capacity = session->walk_request_capacity};
-    request.index = tree->index;
-    request.geometry = memory_walk_geometry_of(&tree->layout.geometry);
-    memory_walk_put(writer, &request, sizeof request);
+    request_put(tree, writer, request);
 }
 
 #define REQUEST_BYTES(keys)                                                                                  \
     ((uint32_t)(sizeof(struct memory_walk_request) +                                                         \
                 (keys) * (sizeof(struct memory_walk_start) + FORMAT_KEY_MAX)))
 
-/* False: no memory; then nothing is asked. */
+/* False: no memory; then nothing is asked. What lies in the room for replies is gone. */
 static bool reserve(struct tree_session *session, uint32_t request, uint32_t reply)
 {
+    session->brought.rest = (struct memory_walk_reader){0};
     return !tree_reserve(session, &session->walk_request, &session->walk_request_capacity, request) &&
            !tree_reserve(session, &session->walk_reply, &session->walk_reply_capacity, reply);
+}
+
+/* Requests to so many memory nodes, together; each call's node, request, reply and capacity are set. */
+static void ask_all(struct tree_session *session, struct fabric_call *calls, uint32_t count)
+{
+    const uint64_t began = task_now();
+    struct fabric_call *posted[TREE_WALK_KEYS];
+    assert(count <= TREE_WALK_KEYS);
+    for (uint32_t i = 0; i < count; i++) {
+        calls[i].incarnation = session->pool.incarnation;
+        posted[i] = &calls[i];
+    }
+    fabric_calls(session->pool.endpoint, posted, count, session->pool.cost);
+    for (uint32_t i = 0; i < count; i++)
+        note(session, calls[i].node, began, calls[i].status);
 }
 
 /* One request to one memory node. False: there is no reply. */
 static bool ask(struct tree_session *session, uint16_t node, const struct memory_walk_writer *writer,
                 struct memory_walk_reader *reader)
 {
-    const uint64_t began = task_now();
     struct fabric_call call = {.node = node,
-                               .incarnation = session->pool.incarnation,
                                .request = writer->bytes,
                                .length = writer->length,
                                .reply = session->walk_reply,
                                .capacity = session->walk_reply_capacity};
-    struct fabric_call *calls[1] = {&call};
-    fabric_calls(session->pool.endpoint, calls, 1, session->pool.cost);
-    note(session, node, began, call.status);
+    ask_all(session, &call, 1);
     return !call.status && memory_walk_read(reader, call.reply, call.reply_length);
 }
 
@@ -256,6 +205,7 @@ bool tree_walk_find(struct tree_session *session, struct tree *tree, struct form
     const bool path = wants_path(session, tree, at);
     const uint32_t internal_bytes = tree->layout.geometry.internal_bytes;
     *levels = 0;
+    finding->moment = tree_owned_moment(session, tree);
     for (uint32_t hops = 0; hops <= FORMAT_LEVEL_MAX; hops++) {
         struct memory_walk_writer writer;
         struct memory_walk_reader reader;
@@ -274,7 +224,7 @@ bool tree_walk_find(struct tree_session *session, struct tree *tree, struct form
             return take_answer(session, tree, &answer, value, finding);
         link = (struct format_link){.address = answer.address, .tag = answer.tag};
         at = answer.level;
-        if (!target_of(session, link.address))
+        if (!asks(session, link.address))
             return false;
     }
     return false;
@@ -299,58 +249,183 @@ uint32_t tree_walk_fetch(struct tree_session *session, struct tree *tree, struct
     return install_all(session, tree, &reader);
 }
 
-/* ---- several keys ---- */
+/* ---- leaves too ---- */
 
-/* The keys whose ways go on at this memory node, in one request; false: none. */
-static bool many_request(struct tree_session *session, const struct tree *tree, uint16_t node,
-                         struct tree_walk_key *const *keys, uint32_t count, struct memory_walk_writer *writer)
+/* The way's nodes, and behind them leaves, which stay in the reply. False: the way's is not there. */
+static bool take_leaves(struct tree_session *session, struct tree *tree, struct memory_walk_reader *reader,
+                        const struct memory_walk_answer *answer, struct tree_path *path, uint32_t *levels)
 {
-    struct memory_walk_request request = {.kind = MEMORY_WALK_FIND};
-    for (uint32_t i = 0; i < count; i++)
-        if (gaddr_node(keys[i]->finding.link.address) == node)
-            request.count++;
-    request_begin(session, tree, writer, request);
-    for (uint32_t i = 0; i < count; i++)
-        if (gaddr_node(keys[i]->finding.link.address) == node)
-            memory_walk_put_start(writer, keys[i]->finding.link, keys[i]->finding.level, keys[i]->key);
-    return request.count > 0;
+    struct memory_walk_node node;
+    const uint8_t *bytes;
+    bool installs = true;
+    session->brought.rest = *reader;
+    while (memory_walk_read_node(reader, &node, &bytes) && node.level) {
+        session->brought.rest = *reader;
+        installs = installs && install(session, tree, &node, bytes);
+        if (installs) {
+            *levels |= 1u << node.level;
+            session->stats.cache_misses++;
+        }
+        if (node.level == 1)
+            path->parent = (struct format_link){.address = node.address, .tag = node.tag};
+    }
+    return bytes && !node.level && node.address == answer->address && node.tag == answer->tag;
 }
 
-static void many_take(struct tree_session *session, const struct tree *tree, uint16_t node,
-                      struct memory_walk_reader *reader, struct tree_walk_key *const *keys, uint32_t count)
+bool tree_walk_bring(struct tree_session *session, struct tree *tree, struct format_link link, uint8_t at,
+                     struct format_key key, bool before, uint32_t leaves, struct tree_path *path,
+                     uint32_t *levels)
 {
-    struct memory_walk_answer answer;
-    const uint8_t *value;
+    const struct format_geometry *geometry = &tree->layout.geometry;
+    const uint32_t leaf_bytes = (uint32_t)sizeof(struct memory_walk_node) + tree->layout.used_bytes;
+    assert(leaves && leaves <= MEMORY_WALK_LEAVES);
+    *levels = 0;
+    *path = (struct tree_path){.direct = true};
+    session->brought.moment = tree_owned_moment(session, tree);
+    for (uint32_t hops = 0; hops <= FORMAT_LEVEL_MAX; hops++) {
+        struct memory_walk_writer writer;
+        struct memory_walk_reader reader;
+        struct memory_walk_answer answer;
+        const uint8_t *value;
+        const uint32_t room = reply_bytes(1, at + 2u, geometry->internal_bytes) + leaves * leaf_bytes;
+        if (!reserve(session, REQUEST_BYTES(1), room < MEMORY_WALK_REPLY_MAX ? room : MEMORY_WALK_REPLY_MAX))
+            break;
+        request_begin(
+            session, tree, &writer,
+            (struct memory_walk_request){
+                .kind = MEMORY_WALK_FETCH, .count = 1, .leaves = (uint8_t)leaves, .before = before});
+        if (!memory_walk_put_start(&writer, link, at, key) ||
+            !ask(session, gaddr_node(link.address), &writer, &reader) ||
+            !memory_walk_read_answer(&reader, &answer, &value))
+            break;
+        path->link = (struct format_link){.address = answer.address, .tag = answer.tag};
+        path->fresh = true;
+        const bool leaf = take_leaves(session, tree, &reader, &answer, path, levels);
+        if (answer.outcome == MEMORY_WALK_ARRIVED && leaf && path->parent.address != GADDR_NULL) {
+            session->stats.walks_answered++;
+            return true;
+        }
+        link = path->link;
+        at = answer.level;
+        if (answer.outcome != MEMORY_WALK_ELSEWHERE || !at || !asks(session, link.address))
+            break;
+    }
+    session->brought.rest = (struct memory_walk_reader){0};
+    return false;
+}
+
+bool tree_walk_brought(struct tree_session *session, const struct tree *tree, struct format_link link,
+                       uint8_t *to, uint64_t *moment)
+{
+    const uint32_t used = tree->layout.used_bytes;
+    struct memory_walk_node node;
+    const uint8_t *bytes;
+    if (!memory_walk_read_node(&session->brought.rest, &node, &bytes) || node.level ||
+        node.address != link.address || node.tag != link.tag || node.bytes != used) {
+        session->brought.rest = (struct memory_walk_reader){0};
+        return false;
+    }
+    memcpy(to, bytes, used);
+    memset(to + used, 0, tree->layout.geometry.leaf_bytes - used);
+    *moment = session->brought.moment;
+    return true;
+}
+
+bool tree_walk_look(const struct tree_session *session, const struct tree *tree,
+                    struct memory_walk_reader *at, struct format_link *link, struct format_header *header)
+{
+    const struct format_layout *layout = &tree->layout;
+    struct memory_walk_node node;
+    const uint8_t *bytes;
+    if (!at->bytes)
+        *at = session->brought.rest;
+    if (!memory_walk_read_node(at, &node, &bytes) || node.level || node.bytes != layout->used_bytes ||
+        !format_header_valid(layout, bytes) || !format_header_decode(layout, bytes, header))
+        return false;
+    *link = (struct format_link){.address = node.address, .tag = node.tag};
+    return true;
+}
+
+/* ---- several keys ---- */
+
+/* What is asked of one memory node: the keys whose ways go on there. An answer changes its key's link, so
+ * which they are is kept. */
+struct walk_part {
+    uint16_t node, count;
+    struct tree_walk_key *keys[TREE_WALK_KEYS];
+};
+
+struct walk_parts {
+    uint32_t count;
+    struct walk_part parts[TREE_WALK_KEYS];
+};
+
+static void part_keys(struct walk_parts *parts, struct tree_walk_key *const *keys, uint32_t count)
+{
+    parts->count = 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (keys[i]->answered || gaddr_node(keys[i]->finding.link.address) != node)
-            continue;
-        if (!memory_walk_read_answer(reader, &answer, &value))
-            return;
-        keys[i]->answered = take_answer(session, tree, &answer, value, &keys[i]->finding);
+        const uint16_t node = gaddr_node(keys[i]->finding.link.address);
+        uint32_t at = 0;
+        while (at < parts->count && parts->parts[at].node != node)
+            at++;
+        struct walk_part *part = &parts->parts[at];
+        if (at == parts->count) {
+            parts->count++;
+            part->node = node;
+            part->count = 0;
+        }
+        part->keys[part->count++] = keys[i];
     }
 }
 
+static void part_request(const struct tree *tree, const struct walk_part *part,
+                         struct memory_walk_writer *writer)
+{
+    request_put(tree, writer, (struct memory_walk_request){.kind = MEMORY_WALK_FIND, .count = part->count});
+    for (uint32_t i = 0; i < part->count; i++)
+        memory_walk_put_start(writer, part->keys[i]->finding.link, part->keys[i]->finding.level,
+                              part->keys[i]->key);
+}
+
+static void part_take(struct tree_session *session, const struct tree *tree, const struct walk_part *part,
+                      const struct fabric_call *call)
+{
+    struct memory_walk_reader reader;
+    struct memory_walk_answer answer;
+    const uint8_t *value;
+    if (call->status || !memory_walk_read(&reader, call->reply, call->reply_length))
+        return;
+    for (uint32_t i = 0; i < part->count && memory_walk_read_answer(&reader, &answer, &value); i++)
+        part->keys[i]->answered = take_answer(session, tree, &answer, value, &part->keys[i]->finding);
+}
+
+/* All are asked at once: each has its part of the session's room for requests, and of that for replies. */
 void tree_walk_find_many(struct tree_session *session, struct tree *tree, struct tree_walk_key *const *keys,
                          uint32_t count)
 {
-    uint64_t done = 0; /* bit of a key: its memory node was asked */
-    if (count > TREE_WALK_KEYS || !reserve(session, REQUEST_BYTES(count), reply_bytes(count, 0, 0)))
+    struct walk_parts parts;
+    struct fabric_call calls[TREE_WALK_KEYS];
+    uint32_t requests = 0, replies = 0;
+    if (!count || count > TREE_WALK_KEYS)
         return;
-    for (uint32_t i = 0; i < count; i++) {
-        const uint16_t node = gaddr_node(keys[i]->finding.link.address);
-        struct memory_walk_writer writer;
-        struct memory_walk_reader reader;
-        struct tree_walk_key *here[TREE_WALK_KEYS];
-        uint32_t here_count = 0;
-        if (done >> i & 1)
-            continue;
-        for (uint32_t j = i; j < count; j++)
-            if (!(done >> j & 1) && gaddr_node(keys[j]->finding.link.address) == node) {
-                done |= UINT64_C(1) << j;
-                here[here_count++] = keys[j];
-            }
-        if (many_request(session, tree, node, here, here_count, &writer) &&
-            ask(session, node, &writer, &reader))
-            many_take(session, tree, node, &reader, here, here_count);
+    part_keys(&parts, keys, count);
+    if (!reserve(session, parts.count * REQUEST_BYTES(0) + REQUEST_BYTES(count),
+                 parts.count * reply_bytes(0, 0, 0) + reply_bytes(count, 0, 0)))
+        return;
+    for (uint32_t i = 0; i < parts.count; i++) {
+        const struct walk_part *part = &parts.parts[i];
+        struct memory_walk_writer writer = {.bytes = session->walk_request + requests,
+                                            .capacity = session->walk_request_capacity - requests};
+        part_request(tree, part, &writer);
+        calls[i] = (struct fabric_call){.node = part->node,
+                                        .request = writer.bytes,
+                                        .length = writer.length,
+                                        .reply = session->walk_reply + replies,
+                                        .capacity = reply_bytes(part->count, 0, 0)};
+        requests += (uint32_t)writer.length;
+        replies += (uint32_t)calls[i].capacity;
     }
+    ask_all(session, calls, parts.count);
+    for (uint32_t i = 0; i < parts.count; i++)
+        part_take(session, tree, &parts.parts[i], &calls[i]);
 }

@@ -74,6 +74,136 @@ static void test_every_bit_counts(void **state)
     }
 }
 
+/* What crc32c_sift says, piece by piece. */
+static uint32_t sift_plainly(uint32_t crc, const unsigned char *base, const uint32_t *places, uint32_t count,
+                             size_t length, uint32_t empty, struct crc32c_piece *taken)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const unsigned char *piece = base + places[i];
+        uint32_t stored;
+        memcpy(&stored, piece, 4);
+        if (stored == empty)
+            continue;
+        if (stored != (crc32c_portable(crc, piece + 4, length) | 1u))
+            return CRC32C_NONE;
+        taken[found] = (struct crc32c_piece){.number = i};
+        for (unsigned byte = 0; byte < 8; byte++)
+            taken[found].head = taken[found].head << 8 | piece[4 + byte];
+        found++;
+    }
+    return found;
+}
+
+/* A piece that is empty or taken; one in `wrong` has a bit of its crc changed. */
+static void piece_make(struct random *random, uint32_t crc, uint32_t empty, unsigned char *piece,
+                       uint32_t length, uint32_t wrong)
+{
+    for (uint32_t byte = 0; byte < length; byte++)
+        piece[4 + byte] = (unsigned char)random_next(random);
+    uint32_t stored = random_next(random) % 4 ? crc32c_portable(crc, piece + 4, length) | 1u : empty;
+    if (random_next(random) % wrong == 0)
+        stored ^= 1u << random_next(random) % 32;
+    memcpy(piece, &stored, 4);
+}
+
+/* Pieces in a row, some empty, some with a wrong crc: all lengths from 8 on, the usual one most often. */
+static void test_sift(void **state)
+{
+    (void)state;
+    enum { PIECES = 48, LENGTH_MAX = 40 };
+    unsigned char bytes[PIECES * (LENGTH_MAX + 4)];
+    struct random random;
+    random_seed(&random, 7);
+    unsigned refused = 0, all = 0;
+    for (unsigned round = 0; round < 4000; round++) {
+        const uint32_t length = random_next(&random) % 2 ? 16 : 8 + (uint32_t)random_next(&random) % 33;
+        const uint32_t count = (uint32_t)random_next(&random) % (PIECES + 1);
+        const uint32_t crc = (uint32_t)random_next(&random), empty = crc & ~1u;
+        uint32_t places[PIECES];
+        for (uint32_t i = 0; i < count; i++) {
+            places[i] = i * (length + 4);
+            piece_make(&random, crc, empty, bytes + places[i], length, 100);
+        }
+        struct crc32c_piece taken[PIECES] = {0}, expected[PIECES] = {0};
+        const uint32_t found = crc32c_sift(crc, bytes, places, count, length, empty, taken);
+        assert_int_equal(found, sift_plainly(crc, bytes, places, count, length, empty, expected));
+        refused += found == CRC32C_NONE;
+        all += found == count;
+        for (uint32_t i = 0; found != CRC32C_NONE && i < found; i++) {
+            assert_int_equal(taken[i].number, expected[i].number);
+            assert_true(taken[i].head == expected[i].head);
+        }
+    }
+    assert_true(refused > 100 && all > 10);
+}
+
+/* The same of bytes that are copied meanwhile, in places with gaps between them that stay as they are. */
+static void test_sift_shared(void **state)
+{
+    (void)state;
+    enum { LENGTH_MAX = 40, STRIDE = 48 };
+    uint64_t room[CRC32C_SHARED_MAX * STRIDE / 8], copied[CRC32C_SHARED_MAX * STRIDE / 8];
+    unsigned char *bytes = (unsigned char *)room, *copy = (unsigned char *)copied;
+    struct random random;
+    random_seed(&random, 9);
+    unsigned refused = 0, all = 0;
+    for (unsigned round = 0; round < 4000; round++) {
+        const uint32_t length = random_next(&random) % 2 ? 16 : 8 + (uint32_t)random_next(&random) % 33;
+        const uint32_t count = (uint32_t)random_next(&random) % (CRC32C_SHARED_MAX + 1);
+        const uint32_t crc = (uint32_t)random_next(&random), empty = crc & ~1u;
+        uint32_t places[CRC32C_SHARED_MAX];
+        for (uint32_t i = 0; i < count; i++) {
+            places[i] = i * STRIDE + 4 * (uint32_t)(random_next(&random) % 2);
+            piece_make(&random, crc, empty, bytes + places[i], length, 200);
+        }
+        struct crc32c_piece expected[CRC32C_SHARED_MAX] = {0};
+        uint64_t taken, bits = 0;
+        memset(copy, 0xa5, sizeof copied);
+        const bool right = crc32c_sift_shared(crc, bytes, copy, places, count, length, empty, &taken);
+        const uint32_t found = sift_plainly(crc, bytes, places, count, length, empty, expected);
+        assert_int_equal(right, found != CRC32C_NONE);
+        refused += !right;
+        all += count && found == count;
+        for (uint32_t i = 0; i < count; i++) {
+            assert_memory_equal(copy + places[i] + 4, bytes + places[i] + 4, length);
+            assert_int_equal(copy[places[i]], 0xa5);
+            if (places[i] + 4 + length < sizeof copied)
+                assert_int_equal(copy[places[i] + 4 + length], 0xa5);
+        }
+        for (uint32_t i = 0; right && i < found; i++)
+            bits |= UINT64_C(1) << expected[i].number;
+        assert_true(!right || taken == bits);
+    }
+    assert_true(refused > 100 && all > 10);
+}
+
+/* Any pieces, in any order: each is taken then, and nothing else has changed. */
+static void test_seal(void **state)
+{
+    (void)state;
+    enum { PIECES = 48, LENGTH_MAX = 40 };
+    unsigned char bytes[PIECES * (LENGTH_MAX + 4)], before[sizeof bytes];
+    struct random random;
+    random_seed(&random, 8);
+    for (unsigned round = 0; round < 1000; round++) {
+        const uint32_t length = random_next(&random) % 2 ? 16 : 8 + (uint32_t)random_next(&random) % 33;
+        const uint32_t crc = (uint32_t)random_next(&random);
+        uint32_t places[PIECES], count = 0;
+        for (size_t i = 0; i < sizeof bytes; i++)
+            before[i] = bytes[i] = (unsigned char)random_next(&random);
+        for (uint32_t i = PIECES; i--;)
+            if (random_next(&random) % 2)
+                places[count++] = i * (length + 4);
+        crc32c_seal(crc, bytes, places, count, length);
+        for (uint32_t i = 0; i < count; i++) {
+            const uint32_t expected = crc32c_portable(crc, before + places[i] + 4, length) | 1u;
+            memcpy(before + places[i], &expected, 4);
+        }
+        assert_memory_equal(bytes, before, sizeof bytes);
+    }
+}
+
 static void test_names_itself(void **state)
 {
     (void)state;
@@ -84,9 +214,10 @@ static void test_names_itself(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),      cmocka_unit_test(test_forms_agree),
-        cmocka_unit_test(test_continues),    cmocka_unit_test(test_every_bit_counts),
-        cmocka_unit_test(test_names_itself),
+        cmocka_unit_test(test_vectors),   cmocka_unit_test(test_forms_agree),
+        cmocka_unit_test(test_continues), cmocka_unit_test(test_every_bit_counts),
+        cmocka_unit_test(test_sift),      cmocka_unit_test(test_sift_shared),
+        cmocka_unit_test(test_seal),      cmocka_unit_test(test_names_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

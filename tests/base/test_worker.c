@@ -20,6 +20,7 @@ struct writer {
     struct trace *trace;
     char letter;
     uint64_t sleep;
+    uint64_t began; /* by the worker's thread, before it slept */
 };
 
 static void trace_add(struct trace *trace, char letter)
@@ -41,7 +42,7 @@ static void test_yield_goes_to_the_back(void **state)
 {
     (void)state;
     struct trace trace = {0};
-    struct writer writers[3] = {{&trace, 'a', 0}, {&trace, 'b', 0}, {&trace, 'c', 0}};
+    struct writer writers[3] = {{&trace, 'a', 0, 0}, {&trace, 'b', 0, 0}, {&trace, 'c', 0, 0}};
     struct worker *worker = worker_create();
     for (int i = 0; i < 3; i++)
         assert_int_equal(worker_spawn(worker, write_and_yield, &writers[i]), 0);
@@ -53,23 +54,33 @@ static void test_yield_goes_to_the_back(void **state)
 static void sleep_and_write(void *argument)
 {
     struct writer *writer = argument;
-    uint64_t before = task_now();
+    writer->began = task_now();
     task_sleep(writer->sleep);
-    assert_true(task_now() - before >= writer->sleep);
+    assert_true(task_now() - writer->began >= writer->sleep);
     trace_add(writer->trace, writer->letter);
 }
 
+/* Each is due its sleep after it began, and before the next one began: so it is known of two whose turn is
+ * first, unless the thread did not run in between for as long as they are apart. */
 static void test_sleepers_wake_in_order(void **state)
 {
     (void)state;
+    enum { SLEEPERS = 4 };
     struct trace trace = {0};
-    struct writer writers[4] = {
-        {&trace, 'd', 40000000}, {&trace, 'b', 20000000}, {&trace, 'a', 0}, {&trace, 'c', 30000000}};
+    struct writer writers[SLEEPERS + 1] = {{&trace, 'd', 40000000, 0},
+                                           {&trace, 'b', 20000000, 0},
+                                           {&trace, 'a', 0, 0},
+                                           {&trace, 'c', 30000000, 0},
+                                           {&trace, 'e', 50000000, 0}};
     struct worker *worker = worker_create();
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i <= SLEEPERS; i++)
         worker_spawn(worker, sleep_and_write, &writers[i]);
     worker_run(worker);
-    assert_string_equal(trace.text, "abcd");
+    assert_int_equal(trace.length, SLEEPERS + 1);
+    for (int i = 0; i < SLEEPERS; i++)
+        for (int j = 0; j <= SLEEPERS; j++)
+            if (writers[i + 1].began + writers[i].sleep < writers[j].began + writers[j].sleep)
+                assert_true(strchr(trace.text, writers[i].letter) < strchr(trace.text, writers[j].letter));
     worker_destroy(worker);
 }
 

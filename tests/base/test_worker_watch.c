@@ -1,6 +1,7 @@
 /* test_worker_watch.c - what a worker does beside running fibers: ready descriptors, turn hooks, posted
  * functions, thousands of sleepers, and being woken out of its sleep by other threads. */
 #include <limits.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,9 +13,11 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "base/atomic.h"
+#include "base/cpus.h"
 #include "base/task.h"
 #include "base/thread.h"
 #include "base/worker.h"
+#include "base/worker_private.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define SLEEPERS 2000 /* the sanitizer knows some 8,000 threads and fibers */
@@ -158,6 +161,244 @@ static void test_events_change(void **state)
     assert_int_equal(worker_watch_change(&reader.watch, EPOLLIN), BANYAN_EINVAL); /* not any more */
     worker_destroy(reader.worker);
     close(fd);
+}
+
+/* ---- the time of the round ---- */
+
+struct rounds {
+    struct worker_watch watch; /* first */
+    struct worker *worker;
+    struct task *fiber;
+    int fd;
+    uint64_t signalled, called;
+};
+
+static void rounds_ready(struct worker_watch *watch, uint32_t events)
+{
+    struct rounds *rounds = (struct rounds *)watch;
+    (void)events;
+    event_clear(rounds->fd);
+    rounds->called = worker_round_ns(rounds->worker);
+    assert_true(rounds->called >= rounds->signalled && rounds->called <= task_now());
+    task_unpark(rounds->fiber);
+}
+
+/* A wait that is short, as its descriptor is ready. */
+static void rounds_wait(struct rounds *rounds)
+{
+    rounds->called = 0;
+    rounds->signalled = task_now();
+    event_signal(rounds->fd);
+    while (!rounds->called)
+        task_park();
+}
+
+static void rounds_main(void *argument)
+{
+    struct rounds *rounds = argument;
+    rounds->fiber = task_self();
+    assert_int_equal(worker_watch_add(rounds->worker, &rounds->watch, rounds->fd, EPOLLIN, rounds_ready), 0);
+    for (unsigned i = 0; i < 20; i++) {
+        const uint64_t begun = task_now();
+        task_sleep(100000 * i);
+        assert_true(worker_round_ns(rounds->worker) >= begun + 100000 * i);
+        assert_true(worker_round_ns(rounds->worker) <= task_now());
+        rounds_wait(rounds);
+    }
+    worker_watch_remove(&rounds->watch);
+}
+
+/* It is never later than the clock, and no earlier than what the round has waited for. */
+static void test_time_of_the_round(void **state)
+{
+    (void)state;
+    struct rounds rounds = {.worker = worker_create(), .fd = event_open(false)};
+    assert_non_null(rounds.worker);
+    assert_int_equal(worker_spawn(rounds.worker, rounds_main, &rounds), 0);
+    worker_run(rounds.worker);
+    worker_destroy(rounds.worker);
+    close(rounds.fd);
+}
+
+/* ---- looks before a sleep ---- */
+
+struct lingerer {
+    struct rounds rounds; /* first */
+    struct worker_hook hook;
+    uint64_t turns;
+};
+
+static void lingerer_turn(struct worker_hook *hook)
+{
+    ((struct lingerer *)((char *)hook - offsetof(struct lingerer, hook)))->turns++;
+}
+
+static void lingerer_main(void *argument)
+{
+    struct lingerer *lingerer = argument;
+    rounds_main(&lingerer->rounds);
+    for (unsigned i = 0; i < 10; i++) {
+        const uint64_t before = lingerer->turns;
+        task_sleep(20000000);
+        /* 20 us of looks, and some sleeps; all of the time were tens of thousands */
+        assert_in_range(lingerer->turns - before, 0, 2000);
+    }
+    worker_hook_remove(lingerer->rounds.worker, &lingerer->hook);
+}
+
+/* A worker whose waits were short looks at its descriptors for a while only. */
+static void test_looks_end(void **state)
+{
+    (void)state;
+    struct lingerer lingerer = {.rounds = {.worker = worker_create(), .fd = event_open(false)},
+                                .hook = {.turn = lingerer_turn}};
+    assert_non_null(lingerer.rounds.worker);
+    worker_hook_add(lingerer.rounds.worker, &lingerer.hook);
+    assert_int_equal(worker_spawn(lingerer.rounds.worker, lingerer_main, &lingerer), 0);
+    worker_run(lingerer.rounds.worker);
+    worker_destroy(lingerer.rounds.worker);
+    close(lingerer.rounds.fd);
+}
+
+/* Half of the CPUs, rounded down, are the workers'. */
+static void test_who_may_look(void **state)
+{
+    (void)state;
+    assert_false(worker_may_look(1, 1));
+    assert_true(worker_may_look(1, 2));
+    assert_false(worker_may_look(2, 2));
+    assert_true(worker_may_look(1, 3));
+    assert_false(worker_may_look(2, 3));
+    assert_true(worker_may_look(2, 4));
+    assert_false(worker_may_look(3, 4));
+    assert_true(worker_may_look(0, 1)); /* an idle one, after a long sleep: it looks after no such sleep */
+    assert_true(worker_may_look(32, 64));
+    assert_false(worker_may_look(33, 64));
+}
+
+static void pinned_main(void *argument)
+{
+    unsigned *cpus = argument;
+    assert_int_equal(thread_pin(0), 0);
+    *cpus = cpus_count();
+}
+
+/* A worker of a pinned thread counts the CPUs of the process. */
+static void test_pinned_threads_know_all_cpus(void **state)
+{
+    (void)state;
+    unsigned cpus = 0;
+    struct thread *thread;
+    struct error error;
+    assert_int_equal(thread_start(&thread, pinned_main, &cpus, &error), 0);
+    thread_join(thread);
+    assert_int_equal(cpus, cpus_count());
+}
+
+static void sparing_main(void *argument)
+{
+    struct lingerer *lingerer = argument;
+    struct rounds *rounds = &lingerer->rounds;
+    rounds->fiber = task_self();
+    assert_int_equal(worker_watch_add(rounds->worker, &rounds->watch, rounds->fd, EPOLLIN, rounds_ready), 0);
+    for (unsigned i = 0; i < 200; i++) {
+        rounds_wait(rounds); /* looks might follow */
+        task_sleep(500000);
+    }
+    worker_watch_remove(&rounds->watch);
+    worker_hook_remove(rounds->worker, &lingerer->hook);
+}
+
+/* Where the process has one CPU, its worker takes no time of it for looks. */
+static void test_no_looks_on_one_cpu(void **state)
+{
+    (void)state;
+    cpu_set_t allowed;
+    assert_int_equal(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    assert_int_equal(thread_pin(0), 0);
+    struct lingerer lingerer = {.rounds = {.worker = worker_create(), .fd = event_open(false)},
+                                .hook = {.turn = lingerer_turn}};
+    assert_non_null(lingerer.rounds.worker);
+    worker_hook_add(lingerer.rounds.worker, &lingerer.hook);
+    assert_int_equal(worker_spawn(lingerer.rounds.worker, sparing_main, &lingerer), 0);
+    worker_run(lingerer.rounds.worker);
+    assert_int_equal(sched_setaffinity(0, sizeof allowed, &allowed), 0);
+    /* 600; with 20 us of looks before each of its sleeps they were some 30,000. */
+    assert_in_range(lingerer.turns, 400, 6000);
+    worker_destroy(lingerer.rounds.worker);
+    close(lingerer.rounds.fd);
+}
+
+/* Two workers that sleep shortly until both of them are seen to be busy. */
+struct pair {
+    struct rounds rounds; /* first */
+    uint32_t *both;       /* atomic */
+};
+
+static void pair_main(void *argument)
+{
+    struct pair *pair = argument;
+    struct rounds *rounds = &pair->rounds;
+    rounds->fiber = task_self();
+    assert_int_equal(worker_watch_add(rounds->worker, &rounds->watch, rounds->fd, EPOLLIN, rounds_ready), 0);
+    while (!atomic_load_relaxed(pair->both)) {
+        rounds_wait(rounds);
+        if (worker_busy_count() == 2)
+            atomic_store_relaxed(pair->both, 1u);
+    }
+    worker_watch_remove(&rounds->watch);
+}
+
+/* Becomes busy, and then idle. */
+static void calm_main(void *argument)
+{
+    struct rounds *rounds = argument;
+    rounds->fiber = task_self();
+    assert_int_equal(worker_watch_add(rounds->worker, &rounds->watch, rounds->fd, EPOLLIN, rounds_ready), 0);
+    while (!worker_busy_count())
+        rounds_wait(rounds);
+    for (unsigned i = 0; i < 1000 && worker_busy_count(); i++)
+        task_sleep(2000000); /* the worker sleeps less only if it comes to that late */
+    assert_int_equal(worker_busy_count(), 0);
+    worker_watch_remove(&rounds->watch);
+}
+
+static void pair_thread(void *argument)
+{
+    worker_run(((struct pair *)argument)->rounds.worker);
+}
+
+/* Busy workers are counted until they end. */
+static void test_busy_workers_are_counted(void **state)
+{
+    (void)state;
+    struct pair pairs[2];
+    struct thread *threads[2];
+    struct error error;
+    uint32_t both = 0;
+    assert_int_equal(worker_busy_count(), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        pairs[i] =
+            (struct pair){.rounds = {.worker = worker_create(), .fd = event_open(false)}, .both = &both};
+        assert_int_equal(worker_spawn(pairs[i].rounds.worker, pair_main, &pairs[i]), 0);
+        assert_int_equal(thread_start(&threads[i], pair_thread, &pairs[i], &error), 0);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        thread_join(threads[i]);
+        worker_destroy(pairs[i].rounds.worker);
+        close(pairs[i].rounds.fd);
+    }
+    assert_int_equal(worker_busy_count(), 0);
+}
+
+static void test_idle_workers_are_not_busy(void **state)
+{
+    (void)state;
+    struct rounds rounds = {.worker = worker_create(), .fd = event_open(false)};
+    assert_int_equal(worker_spawn(rounds.worker, calm_main, &rounds), 0);
+    worker_run(rounds.worker);
+    worker_destroy(rounds.worker);
+    close(rounds.fd);
 }
 
 static void test_watch_errors(void **state)
@@ -681,6 +922,13 @@ int main(void)
         cmocka_unit_test(test_ready_descriptor_wakes),
         cmocka_unit_test(test_busy_fibers_and_descriptors),
         cmocka_unit_test(test_events_change),
+        cmocka_unit_test(test_time_of_the_round),
+        cmocka_unit_test(test_looks_end),
+        cmocka_unit_test(test_who_may_look),
+        cmocka_unit_test(test_pinned_threads_know_all_cpus),
+        cmocka_unit_test(test_no_looks_on_one_cpu),
+        cmocka_unit_test(test_busy_workers_are_counted),
+        cmocka_unit_test(test_idle_workers_are_not_busy),
         cmocka_unit_test(test_watch_errors),
         cmocka_unit_test(test_removed_watches_are_not_called),
         cmocka_unit_test(test_hooks_run_once_a_round),

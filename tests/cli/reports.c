@@ -91,3 +91,23 @@ const char *reports_string(const json_t *json, const char *name)
         fail_msg("no string '%s'", name);
     return value;
 }
+
+void reports_check(const json_t *result, double operations)
+{
+    static const char *const costs[] = {"round_trips", "reads",      "writes",       "atomics",
+                                        "rpcs",        "bytes_read", "bytes_written"};
+    const json_t *latency = json_object_get(result, "latency_us"),
+                 *per_op = json_object_get(result, "per_op");
+    assert_true(reports_number(result, "throughput_mops") > 0);
+    assert_true(reports_number(result, "operations") >= operations);
+    assert_true(reports_number(latency, "p50") <= reports_number(latency, "p90"));
+    assert_true(reports_number(latency, "p90") <= reports_number(latency, "p99"));
+    assert_true(reports_number(latency, "p99") <= reports_number(latency, "p999"));
+    for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++)
+        assert_true(reports_number(per_op, costs[i]) >= 0);
+    assert_true(reports_number(result, "retries") >= 0);
+    assert_true(reports_number(result, "cache_hit") >= 0 && reports_number(result, "cache_hit") <= 1);
+    assert_true(json_is_string(json_object_get(result, "preset")));
+    assert_true(json_is_string(json_object_get(result, "workload")));
+    assert_true(json_is_string(json_object_get(result, "distribution")));
+}

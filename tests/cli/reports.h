@@ -23,5 +23,8 @@ const json_t *reports_result(const json_t *report, size_t index);
 /* The member of that name, which must be a number, or a string (borrowed). */
 double reports_number(const json_t *json, const char *name);
 const char *reports_string(const json_t *json, const char *name);
+/* A row of "results" must have all that each run tells, with sound numbers, and at least so many operations.
+ */
+void reports_check(const json_t *result, double operations);
 
 #endif

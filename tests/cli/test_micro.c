@@ -15,9 +15,9 @@
 
 #include "program.h"
 
-static const char *const parts[] = {"line-pass",   "image-line",    "slot-check",   "entry-sort",
-                                    "entry-visit", "checksum-line", "inner-search", "log-entry",
-                                    "log-scan",    "walk-node"};
+static const char *const parts[] = {
+    "line-pass", "image-line", "slot-check", "entry-sort",  "entry-visit",   "checksum-line", "inner-search",
+    "log-entry", "log-scan",   "walk-node",  "merge-entry", "request-calls", "request-ring"};
 #define PARTS (sizeof parts / sizeof *parts)
 
 static bool two_cpus(void)
@@ -46,6 +46,8 @@ static void every_part_has_a_number(void **state)
             assert_true(json_is_null(median));
             continue;
         }
+        if (!strcmp(parts[i], "request-ring") && json_is_null(median)) /* a kernel without io_uring */
+            continue;
         assert_true(json_is_real(median));
         if (!strcmp(parts[i], "image-line")) /* the difference of two, on a machine that may be disturbed */
             assert_true(least >= 0);

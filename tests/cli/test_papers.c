@@ -284,7 +284,7 @@ static void usage_errors_say_what_to_do(void **state)
     program_expect("bench --testbed fly", 2, "sherman, dex, cell, dinomo");
     program_expect("bench --testbed dex --fabric tcp", 2, "--fabric sim");
     program_expect("bench --testbed dex --sim gravity=1", 2, "gravity");
-    program_expect("bench --paper dex --only fig5", 2,
+    program_expect("bench --paper dex --only fig3", 2,
                    "table2, text, fig6, fig7, fig8, fig9, fig10, fig11, fig12");
     program_expect("bench --paper cell --only fig7", 2, "table2, text, micro, fig4, fig5");
     program_expect("bench --paper cell --only fig4 --keys 20k --operations 4k --no-check", 0,

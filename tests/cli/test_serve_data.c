@@ -139,6 +139,19 @@ static void checked(struct scene *scene, const char *directory, const char *leve
     assert_contains(result.output, text_of("\n  \"durability\": \"%s\",", level));
 }
 
+static bool complete(void *client)
+{
+    return info_figure(client, "persistence", "disk_complete") > 0;
+}
+
+/* Until the disk has all that the pools hold. */
+static void complete_await(const struct process *server)
+{
+    redisContext *client = client_of(server, 0);
+    wait_until(complete, client, "the checkpoint that tells the disk all that the pools hold");
+    redisFree(client);
+}
+
 /* The level is that of what is there: what a kill has left, and what a life at level process has changed. */
 static void a_check_tells_the_level(void **state)
 {
@@ -154,6 +167,7 @@ static void a_check_tells_the_level(void **state)
     assert_int_equal(process_stop(server), 0);
     checked(scene, directory, "process", "a server at level process was the last");
     process_restart(scene, server, SERVE(directory, "--durability", "disk-second"));
+    complete_await(server);
     assert_int_equal(process_stop(server), 0);
     checked(scene, directory, "disk", "disk/ has all that the pools hold");
     scene->passed = true;

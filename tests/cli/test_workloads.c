@@ -154,6 +154,26 @@ static void inserts_are_new_and_unique(void **state)
 }
 
 /* The hottest keys must not be neighbours, and must take the share that the law says. */
+static void ascending_inserts_ascend(void **state)
+{
+    (void)state;
+    struct workload workload;
+    struct workload_source source;
+    struct workload_generator generators[2];
+    struct workload_operation operation;
+    uint64_t last = 0;
+    start(&source, &workload, "insert-ascending", WORKLOAD_UNIFORM, 0);
+    for (unsigned i = 0; i < 2; i++)
+        workload_generator_init(&generators[i], &source, i);
+    for (int i = 0; i < 10000; i++) { /* as many as the source was told of */
+        workload_next(&generators[i % 2], &operation);
+        assert_int_equal(operation.kind, WORKLOAD_INSERT);
+        assert_true(operation.number > last);
+        assert_false(workload_number_loaded(&source, operation.number));
+        last = operation.number;
+    }
+}
+
 static void hot_keys_are_spread(void **state)
 {
     (void)state;
@@ -346,6 +366,7 @@ int main(void)
         cmocka_unit_test(keys_keep_their_order),
         cmocka_unit_test(upserts_are_two_thirds_updates),
         cmocka_unit_test(inserts_are_new_and_unique),
+        cmocka_unit_test(ascending_inserts_ascend),
         cmocka_unit_test(hot_keys_are_spread),
         cmocka_unit_test(latest_prefers_new_keys),
         cmocka_unit_test(streams_repeat),

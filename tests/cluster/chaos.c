@@ -13,6 +13,7 @@
 
 #define MEMORY_NODES 2u
 #define COMPUTES     LOAD_SERVERS /* number 0 is the one that things are done to */
+#define EXCHANGES    100u         /* changes by memory nodes that show that they make any */
 
 const struct chaos_variant chaos_variants[] = {
     {"kill-tcp", CHAOS_TCP, CHAOS_KILL},   {"kill-mapped", CHAOS_MAPPED, CHAOS_KILL},
@@ -43,15 +44,25 @@ static const struct chaos_variant *find_in(const struct chaos_variant *variants,
     return NULL;
 }
 
-const struct chaos_variant *chaos_variant_find(const char *name, bool *logged)
+static const char *const writing_names[] = {
+    [CHAOS_IN_PLACE] = "",
+    [CHAOS_LOGGED] = "+log",
+    [CHAOS_EXCHANGED] = "+exchange",
+};
+
+const struct chaos_variant *chaos_variant_find(const char *name, enum chaos_writing *writing)
 {
     const char *more = strchr(name, '+');
     const size_t length = more ? (size_t)(more - name) : strlen(name);
     const struct chaos_variant *variant = find_in(chaos_variants, name, length);
     if (!variant)
         variant = find_in(chaos_variants_rdma, name, length);
-    *logged = more != NULL;
-    if (!variant || (more && (strcmp(more, "+log") != 0 || !chaos_variant_logs(variant))))
+    *writing = CHAOS_IN_PLACE;
+    for (enum chaos_writing other = CHAOS_LOGGED; more && other <= CHAOS_EXCHANGED; other++)
+        if (!strcmp(more, writing_names[other]))
+            *writing = other;
+    if (!variant || (more && *writing == CHAOS_IN_PLACE) ||
+        (*writing == CHAOS_LOGGED && !chaos_variant_logs(variant)))
         fail_hard("no variant is called %s", name);
     return variant;
 }
@@ -181,7 +192,8 @@ static void create_load(struct chaos *chaos)
         .seed = chaos->options->seed,
         .lease_ms = {chaos->options->lease_ms, chaos->options->survivor_lease_ms},
         .copy = chaos->options->variant->reach == CHAOS_COPY,
-        .logged = chaos->options->logged,
+        .logged = chaos->options->writing == CHAOS_LOGGED,
+        .exchanged = chaos->options->writing == CHAOS_EXCHANGED,
         .secret_file = chaos->secret_file[0] ? chaos->secret_file : NULL,
         .lies = chaos->options->lies};
     char memories[512];
@@ -209,9 +221,9 @@ static void start_cluster(struct chaos *chaos)
 
 /* ---- what is watched ---- */
 
-static const char *log_name(const struct chaos *chaos)
+static const char *writing_name(const struct chaos *chaos)
 {
-    return chaos->options->logged ? "+log" : "";
+    return writing_names[chaos->options->writing];
 }
 
 /* A number of a memory node's metrics. */
@@ -273,6 +285,35 @@ static bool logs_kept(void *context)
         most = here > most ? here : most;
     }
     return most >= COMPUTES;
+}
+
+static uint64_t exchanges_answered(struct chaos *chaos)
+{
+    uint64_t answered = 0;
+    for (unsigned i = 0; i < MEMORY_NODES; i++)
+        answered += memory_counter(chaos, i, "banyan_memory_walk_answered_total");
+    return answered;
+}
+
+struct exchanging {
+    struct chaos *chaos;
+    uint64_t before;
+};
+
+static bool exchanges_go_on(void *context)
+{
+    const struct exchanging *exchanging = context;
+    return exchanges_answered(exchanging->chaos) >= exchanging->before + EXCHANGES;
+}
+
+/* Memory nodes make changes now; but none for a compute node that has mapped their pools. */
+static void expect_exchanges(struct chaos *chaos)
+{
+    struct exchanging exchanging = {.chaos = chaos, .before = exchanges_answered(chaos)};
+    if (chaos->options->variant->reach != CHAOS_MAPPED)
+        wait_until(exchanges_go_on, &exchanging, "memory nodes to make changes");
+    else if (exchanging.before)
+        fail_hard("%" PRIu64 " changes were left to memory nodes whose pools are mapped", exchanging.before);
 }
 
 /* ---- deeds ---- */
@@ -409,7 +450,7 @@ static void tell_round(struct chaos *chaos)
     kind_of(chaos)->figures(chaos->load, 1, &b);
     printf("%s%s %u: operations %" PRIu64 "+%" PRIu64 ", unknown %" PRIu64 "+%" PRIu64 ", refused %" PRIu64
            "+%" PRIu64 ", disconnected %" PRIu64 ", survivor's longest %.1f ms (%s)\n",
-           chaos->options->variant->name, log_name(chaos), chaos->round, a.operations, b.operations,
+           chaos->options->variant->name, writing_name(chaos), chaos->round, a.operations, b.operations,
            a.unknown, b.unknown, a.refused, b.refused, a.disconnected + b.disconnected,
            (double)b.longest_ns / 1e6, b.longest);
     fflush(stdout);
@@ -435,7 +476,7 @@ static json_t *check(struct chaos *chaos, bool reclaim, int code_wanted, int cod
     if (!json || (result.code != code_wanted && result.code != code_wanted_too) ||
         !json_is_true(json_object_get(json, "sound")))
         fail_hard("%s%s, deed %u, seed %" PRIu64 ": banyan check%s ended with %d:\n%s%s",
-                  chaos->options->variant->name, log_name(chaos), chaos->round, chaos->options->seed,
+                  chaos->options->variant->name, writing_name(chaos), chaos->round, chaos->options->seed,
                   reclaim ? " --reclaim" : "", result.code, result.output, result.error);
     return json;
 }
@@ -534,10 +575,14 @@ void chaos_run(const struct chaos_options *options, struct chaos_result *result)
     scene_open(&chaos->scene);
     start_cluster(chaos);
     kind_of(chaos)->start(chaos->load, chaos->computes);
-    if (options->logged)
+    if (options->writing == CHAOS_LOGGED)
         wait_until(logs_kept, chaos, "both compute nodes to keep a log");
+    if (options->writing == CHAOS_EXCHANGED)
+        expect_exchanges(chaos);
     kind_of(chaos)->underway(chaos->load);
     run_deeds(chaos);
+    if (options->writing == CHAOS_EXCHANGED) /* still, or again */
+        expect_exchanges(chaos);
     kind_of(chaos)->calm(chaos->load, options->stall_max_ns);
     kind_of(chaos)->advance(chaos->load, 100);
     verify(chaos);
@@ -555,7 +600,7 @@ void chaos_print(const struct chaos_options *options, const struct chaos_result 
            " outcomes unknown, %" PRIu64 " refused, %" PRIu64
            " connections lost, survivor's longest stall %.1f ms, "
            "%" PRIu64 " entries, %" PRIu64 " blocks (%" PRIu64 " bytes) lost, %" PRIu64 " given back\n",
-           options->variant->name, options->logged ? "+log" : "", options->seed, result->deeds,
+           options->variant->name, writing_names[options->writing], options->seed, result->deeds,
            result->operations, result->unknown, result->refused, result->disconnected,
            (double)result->longest_ns / 1e6, result->entries, result->blocks_lost, result->bytes_lost,
            result->blocks_reclaimed);

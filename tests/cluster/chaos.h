@@ -31,8 +31,14 @@ struct chaos_variant {
 extern const struct chaos_variant chaos_variants[]; /* ends with a NULL name */
 /* On the NIC at $BANYAN_RDMA_ADDRESS; of RESP servers. */
 extern const struct chaos_variant chaos_variants_rdma[]; /* as above */
-/* "NAME", or "NAME+log": with owners' logs. */
-const struct chaos_variant *chaos_variant_find(const char *name, bool *logged);
+/* How compute nodes change keys of their own ranges. */
+enum chaos_writing {
+    CHAOS_IN_PLACE,
+    CHAOS_LOGGED,    /* they keep logs (--log auto) */
+    CHAOS_EXCHANGED, /* memory nodes make the changes (--exchange-walks always); of RESP servers */
+};
+/* "NAME"; or "NAME+log", "NAME+exchange": with the other ways of writing. */
+const struct chaos_variant *chaos_variant_find(const char *name, enum chaos_writing *writing);
 /* Whether its compute nodes can keep a log: none has mapped a pool. */
 bool chaos_variant_logs(const struct chaos_variant *variant);
 
@@ -54,7 +60,7 @@ struct chaos_options {
     const struct chaos_variant *variant;
     const struct load_kind *kind; /* NULL: RESP servers */
     const char *lies;             /* of the library's kind: see load_kind.h */
-    bool logged;                  /* the compute nodes keep logs (--log auto); the run fails if they do not */
+    enum chaos_writing writing;   /* the run fails if the compute nodes do not write so */
     uint64_t seed;
     unsigned deeds;
     uint64_t until_ns;          /* no more deeds after this; 0: all of them */

@@ -11,7 +11,7 @@
 #include "cluster/load.h"
 #include "cluster/process.h"
 
-#define LOAD_ARGUMENTS_MAX 24u
+#define LOAD_ARGUMENTS_MAX 32u
 
 struct load_setup {
     struct scene *scene;
@@ -19,6 +19,7 @@ struct load_setup {
     uint32_t lease_ms[LOAD_SERVERS];
     bool copy;               /* map no pools */
     bool logged;             /* compute nodes keep logs */
+    bool exchanged;          /* memory nodes are asked to make changes (servers only) */
     const char *secret_file; /* of the memory nodes; NULL: none */
     const char *lies;        /* how the workers lie: "lose", "miss"; NULL: not at all (library only) */
 };

@@ -47,6 +47,12 @@ static const char *servers_compute(void *object, unsigned server, const char *me
         arguments[used++] = "--timeout";
         arguments[used++] = text_of("%u", 5 * servers->setup.lease_ms[server]);
     }
+    if (servers->setup.exchanged) { /* walks are nothing else, and leaves are never cached */
+        static const char *const exchanging[] = {"--exchange-walks", "always", "--walks", "never",
+                                                 "--cache-policy",   "inner"};
+        memcpy(arguments + used, exchanging, sizeof exchanging);
+        used += sizeof exchanging / sizeof *exchanging;
+    }
     if (first && server == 0)
         arguments[used++] = "--format";
     arguments[used] = NULL;

@@ -17,15 +17,6 @@ static uint64_t value_seed(uint32_t owner, uint32_t number, uint32_t write)
     return random_mix(((uint64_t)owner << 48) ^ ((uint64_t)number << 32) ^ write);
 }
 
-/* Of this program's values; set before there are threads. */
-static size_t value_most = MODEL_VALUE_MAX;
-
-void model_value_limit(size_t bytes)
-{
-    assert(bytes > HEADER && bytes <= MODEL_VALUE_MAX);
-    value_most = bytes;
-}
-
 /* Most fit in a slot, some need records, few are long. */
 static size_t value_length(uint64_t seed)
 {
@@ -34,7 +25,7 @@ static size_t value_length(uint64_t seed)
         return HEADER + more % 40;
     if (kind < 85)
         return HEADER + more % 1000;
-    return HEADER + more % (kind < 98 ? 20000 : value_most - HEADER);
+    return HEADER + more % (kind < 98 ? 20000 : MODEL_VALUE_MAX - HEADER);
 }
 
 static size_t value_make(char *bytes, uint32_t owner, uint32_t number, uint32_t write)

@@ -23,9 +23,6 @@
 
 /* ---- values ---- */
 
-/* Values are no longer than this, in the whole program. Before any is written. */
-void model_value_limit(size_t bytes);
-
 struct model_value {
     uint32_t owner, number;
     uint32_t issued, acked; /* writes are numbered from 1; atomic */

@@ -56,7 +56,7 @@ const char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)
 
 #define ARGUMENTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 /* Starts `banyan arguments...` and waits until it is ready. `name` is static. Aborts the test if it ends
- * before. */
+ * before. A `compute` without --lease gets one of 20 s. */
 struct process *process_start(struct scene *scene, const char *name, const char *const *arguments);
 /* Another program, which is ready when it has written a line. */
 struct process *process_start_other(struct scene *scene, const char *name, const char *program,

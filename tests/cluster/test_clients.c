@@ -21,7 +21,7 @@
 #define CLIENTS    10000u
 #define SPARE      200u /* descriptors that both sides need besides */
 #define SECOND     UINT64_C(1000000000)
-#define PATIENCE   (10 * SECOND) /* with a reply to a good client; far more than it needs */
+#define PATIENCE   (30 * SECOND) /* with a reply to a good client; far more than it needs */
 #define BIG_BYTES  100000u
 #define BIG_VALUES 200u
 

@@ -171,10 +171,15 @@ static void test_format(void **state)
     client = client_of(compute, 0);
     assert_string_equal(ask(client, "DBSIZE"), "0");
     assert_contains(compute->said, "2 memory nodes");
-    run_compute(scene, address, NULL); /* not all of the cluster */
-    assert_int_not_equal(result.code, 0);
-    assert_contains(result.error, "2");
     redisFree(client);
+    compute = start_compute(scene, "three", address, NULL); /* the home node tells it of the other */
+    client = client_of(compute, 0);
+    assert_string_equal(ask(client, "DBSIZE"), "0");
+    assert_contains(compute->said, "2 memory nodes");
+    redisFree(client);
+    run_compute(scene, address_text(other, 0), NULL); /* the home node is not among them */
+    assert_int_not_equal(result.code, 0);
+    assert_contains(result.error, address_text(other, 0));
     scene->passed = true;
 }
 
@@ -731,6 +736,62 @@ static void test_views(void **state)
     scene->passed = true;
 }
 
+/* A compute node that has nothing cached leaves its ways to the memory node, and says so. */
+/* What `top` tells of a server's walks at its first memory node, once it tells of any. */
+static json_t *walks_told(struct scene *scene, redisContext *client, const struct process *compute)
+{
+    for (int key = 0;; key = (key + 97) % 6000) {
+        /* Other keys each time: a walk is asked for where a leaf of a range of its own is not cached, and
+         * which ranges are its own is settled by then or later. */
+        demand_value(client, key, 10);
+        process_run(scene, NULL,
+                    ARGUMENTS("top", "--once", "--json", "--interval", "100", address_text(compute, 0)),
+                    &result);
+        json_t *json = json_loads(result.output, 0, NULL);
+        json_t *node = json_array_get(json_object_get(json_array_get(json, 0), "memory_nodes"), 0);
+        const bool told = json_real_value(json_object_get(node, "walk_us")) > 0;
+        json_incref(node);
+        json_decref(json);
+        if (told)
+            return node;
+        json_decref(node);
+    }
+}
+
+static void test_walks_view(void **state)
+{
+    struct scene *scene = *state;
+    struct process *memory = start_memory(scene, "memory", NULL, NULL);
+    const char *address = keep(address_text(memory, 0));
+    struct process *first =
+        process_start(scene, "first",
+                      ARGUMENTS("compute", "--memory", address, "--listen", listen_of(scene, "first"),
+                                "--threads", "1", "--format", "--walks", "never"));
+    redisContext *client = client_of(first, 0);
+    for (int i = 0; i < 6000; i++)
+        set(client, i, 10);
+    redisFree(client);
+    struct process *compute =
+        process_start(scene, "compute",
+                      ARGUMENTS("compute", "--memory", address, "--listen", listen_of(scene, "compute"),
+                                "--threads", "1", "--walks", "always"));
+    client = client_of(compute, 0);
+    json_t *node = walks_told(scene, client, compute);
+    assert_true(json_real_value(json_object_get(node, "walk_percent")) == 100.0);
+    json_decref(node);
+    redisFree(client);
+    process_run(scene, NULL, ARGUMENTS("top", "--once", "--interval", "100", address_text(compute, 0)),
+                &result);
+    assert_contains(result.output, "walks of");
+    assert_contains(result.output, "100.0%");
+    /* One that never walks has no share to tell. */
+    process_run(scene, NULL, ARGUMENTS("top", "--once", "--interval", "100", address_text(first, 0)),
+                &result);
+    assert_int_equal(result.code, 0);
+    assert_null(strstr(result.output, "100.0%"));
+    scene->passed = true;
+}
+
 /* While a compute node serves the index: it finds nothing from then on, and refuses writes. */
 static void test_drop(void **state)
 {
@@ -808,7 +869,7 @@ int main(int count, char **arguments)
         TEST(test_share),         TEST(test_format),       TEST(test_lost_memory), TEST(test_lost_home),
         TEST(test_configuration), TEST(test_bad_settings), TEST(test_guard),       TEST(test_secrets),
         TEST(test_fabric_tls),    TEST(test_client_tls),   TEST(test_corruption),  TEST(test_drop),
-        TEST(test_views),         TEST(test_redis_cli),
+        TEST(test_views),         TEST(test_walks_view),   TEST(test_redis_cli),
     };
     if (count > 1)
         cmocka_set_test_filter(arguments[1]);

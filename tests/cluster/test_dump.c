@@ -10,8 +10,10 @@
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -31,7 +33,7 @@
 #define COMPUTES   2u
 #define FILLERS    20000u
 #define FILLERS_AT 500u /* of them in an MSET */
-#define RANGES_MAX 64u
+#define RANGES_MAX 128u
 #define KEY_MAX    32u
 #define FILE_MAX   12u
 #define DUMPS      3u /* of a test without faults */
@@ -41,7 +43,7 @@ struct cluster {
     char memory[2 * NET_TEXT_MAX + 2];
     struct process *computes[COMPUTES];
     redisContext *clients[COMPUTES];
-    char bounds[RANGES_MAX][64]; /* where ranges begin */
+    char bounds[RANGES_MAX][64]; /* where ranges have ever begun, ascending */
     unsigned range_count;
     /* what writers share */
     uint64_t clock;
@@ -70,10 +72,11 @@ static struct process_result result;
 static void compute_start(struct cluster *cluster, unsigned number, const char *log)
 {
     static const char *const names[] = {"compute-0", "compute-1"};
-    cluster->computes[number] = process_start(
-        cluster->scene, names[number],
-        ARGUMENTS("compute", "--memory", cluster->memory, "--listen", "127.0.0.1:0", "--threads", "1",
-                  "--read-lease", "40", "--own", "auto", "--log", log, number ? NULL : "--format"));
+    cluster->computes[number] =
+        process_start(cluster->scene, names[number],
+                      ARGUMENTS("compute", "--memory", cluster->memory, "--listen", "127.0.0.1:0",
+                                "--threads", "1", "--lease", "60000", "--read-lease", "40", "--own", "auto",
+                                "--log", log, number ? NULL : "--format"));
     cluster->clients[number] = client_of(cluster->computes[number], 0);
 }
 
@@ -97,20 +100,31 @@ static bool divided(void *context)
            sum == info_figure(cluster->clients[1], "ownership", "ownership_ranges");
 }
 
+static void bound_add(struct cluster *cluster, const char *from)
+{
+    unsigned at = 0;
+    while (at < cluster->range_count && strcmp(cluster->bounds[at], from) < 0)
+        at++;
+    if (at < cluster->range_count && !strcmp(cluster->bounds[at], from))
+        return;
+    assert_true(cluster->range_count < RANGES_MAX);
+    memmove(cluster->bounds[at + 1], cluster->bounds[at],
+            (cluster->range_count - at) * sizeof cluster->bounds[0]);
+    snprintf(cluster->bounds[at], sizeof cluster->bounds[0], "%s", from);
+    cluster->range_count++;
+}
+
 static void bounds_fetch(struct cluster *cluster)
 {
     process_run(cluster->scene, NULL,
                 ARGUMENTS("ranges", "--memory", cluster->memory, "list", "redis", "--json"), &result);
     json_t *json = json_loads(result.output, 0, NULL), *one;
     size_t i;
-    cluster->range_count = 0;
     if (result.code || !json)
         fail_msg("banyan ranges: %d\n%s%s", result.code, result.output, result.error);
     json_array_foreach(json_object_get(json, "ranges"), i, one)
     {
-        assert_true(cluster->range_count < RANGES_MAX);
-        snprintf(cluster->bounds[cluster->range_count++], sizeof cluster->bounds[0], "%s",
-                 json_string_value(json_object_get(one, "from")));
+        bound_add(cluster, json_string_value(json_object_get(one, "from")));
     }
     json_decref(json);
 }
@@ -259,6 +273,28 @@ static void writers_start(struct cluster *cluster)
     }
 }
 
+/* A compute node that takes its share of keys splits ranges, whenever it thinks that it has too little. What
+ * was of one moment in a range was so in each of its parts: so changes are judged by the smallest parts. */
+static void changes_divide(struct cluster *cluster)
+{
+    struct moment_client(*whole)[WRITERS] = malloc(sizeof cluster->changes);
+    char key[KEY_MAX];
+    assert_non_null(whole);
+    memcpy(whole, cluster->changes, sizeof cluster->changes);
+    memset(cluster->changes, 0, sizeof cluster->changes);
+    bounds_fetch(cluster);
+    for (unsigned r = 0; r < RANGES_MAX; r++)
+        for (unsigned w = 0; w < WRITERS; w++) {
+            for (size_t i = 0; i < whole[r][w].count; i++) {
+                const struct moment_change *change = &whole[r][w].changes[i]; /* of one key: see write_one */
+                const unsigned range = range_of(cluster, key_text(key, w, change->keys[0]));
+                moment_copy(&cluster->changes[range][w], change);
+            }
+            moment_client_free(&whole[r][w]);
+        }
+    free(whole);
+}
+
 static void writers_stop(struct cluster *cluster)
 {
     atomic_store_relaxed(&cluster->stopping, 1u); /* joined below */
@@ -266,6 +302,7 @@ static void writers_stop(struct cluster *cluster)
         assert_int_equal(pthread_join(cluster->writers[i].thread, NULL), 0);
         assert_string_equal(cluster->writers[i].wrong, "");
     }
+    changes_divide(cluster);
 }
 
 /* ---- dumps ---- */
@@ -354,16 +391,27 @@ static uint64_t figures(const struct cluster *cluster, const char *name)
     return info_figure(cluster->clients[0], "stats", name) + info_figure(cluster->clients[1], "stats", name);
 }
 
+static void ranges_change(struct cluster *cluster, const char *const *arguments)
+{
+    process_run(cluster->scene, NULL, arguments, &result);
+    if (result.code)
+        fail_msg("banyan ranges: %d\n%s%s", result.code, result.output, result.error);
+}
+
 static void beside_writers(void **state, const char *log)
 {
     struct cluster *cluster = cluster_open(*state, log);
+    const unsigned ranges = cluster->range_count;
     struct dumped dumped[DUMPS];
     writers_start(cluster);
-    for (unsigned i = 0; i < DUMPS; i++)
+    for (unsigned i = 0; i < DUMPS; i++) {
+        if (i + 1 == DUMPS) /* the first range, of which each part is of one moment then */
+            ranges_change(cluster, ARGUMENTS("ranges", "--memory", cluster->memory, "split", "redis", "04"));
         dump_run(cluster, &dumped[i], i);
+    }
     writers_stop(cluster);
     assert_true(figures(cluster, "cut_values_saved") > 0);
-    assert_true(figures(cluster, "cuts_opened") >= DUMPS * cluster->range_count);
+    assert_true(figures(cluster, "cuts_opened") >= DUMPS * ranges);
     assert_int_equal(figures(cluster, "cuts_open"), 0);
     for (unsigned i = 0; i < DUMPS; i++)
         dump_judge(cluster, &dumped[i]);
@@ -385,12 +433,9 @@ static void logged(void **state)
 /* Moves a range, or shares it. */
 static void range_give(struct cluster *cluster, const char *key, const char *to)
 {
-    process_run(cluster->scene, NULL,
-                to ? ARGUMENTS("ranges", "--memory", cluster->memory, "move", "redis", key, "--to", to)
-                   : ARGUMENTS("ranges", "--memory", cluster->memory, "share", "redis", key),
-                &result);
-    if (result.code)
-        fail_msg("banyan ranges: %d\n%s%s", result.code, result.output, result.error);
+    ranges_change(cluster,
+                  to ? ARGUMENTS("ranges", "--memory", cluster->memory, "move", "redis", key, "--to", to)
+                     : ARGUMENTS("ranges", "--memory", cluster->memory, "share", "redis", key));
 }
 
 /* Ranges move to and fro, until some cut has ended by that, which is likely soon; that one does is tested
@@ -455,20 +500,44 @@ static void owner_killed_logged(void **state)
     owner_killed(state, "auto");
 }
 
-/* Of the n-th range: at its owner. */
+/* A cut of the n-th range, at its owner, of which some is read. */
+struct opening {
+    struct cluster *cluster;
+    const char *from, *to;
+    unsigned owner;
+};
+
+/* An owner whose read lease has lapsed owns nothing until it has it again. */
+static bool cut_opens(void *context)
+{
+    struct opening *opening = context;
+    for (opening->owner = 0; opening->owner < COMPUTES; opening->owner++) {
+        redisContext *client = opening->cluster->clients[opening->owner];
+        const char *said = ask(client, "CUT OPEN %s %s", opening->from, opening->to);
+        if (strcmp(said, "OK") != 0) {
+            assert_contains(said, "-NOCUT ");
+            continue;
+        }
+        redisReply *reply = redisCommand(client, "CUT NEXT 10");
+        const bool opens = reply->type == REDIS_REPLY_ARRAY;
+        if (opens)
+            assert_int_equal(reply->elements, 30);
+        else
+            assert_contains(reply->str, "NOCUT ");
+        freeReplyObject(reply);
+        return opens;
+    }
+    return false;
+}
+
 static redisContext *cut_begin(struct cluster *cluster, unsigned range, unsigned *owner)
 {
-    const char *from = keep(text_of("[%s", cluster->bounds[range])),
-               *to = keep(text_of("(%s", cluster->bounds[range + 1]));
-    *owner = strncmp(ask(cluster->clients[0], "CUT OPEN %s %s", from, to), "OK", 2) != 0;
-    if (*owner)
-        assert_string_equal(ask(cluster->clients[1], "CUT OPEN %s %s", from, to), "OK");
-    redisContext *client = cluster->clients[*owner];
-    redisReply *reply = redisCommand(client, "CUT NEXT 10");
-    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
-    assert_int_equal(reply->elements, 30);
-    freeReplyObject(reply);
-    return client;
+    struct opening opening = {.cluster = cluster,
+                              .from = keep(text_of("[%s", cluster->bounds[range])),
+                              .to = keep(text_of("(%s", cluster->bounds[range + 1]))};
+    wait_until(cut_opens, &opening, "the range's owner to open a cut of it");
+    *owner = opening.owner;
+    return cluster->clients[*owner];
 }
 
 /* A cut is of what its server owns, all the time: another may have changed what was its own before. */
@@ -496,6 +565,64 @@ static void a_cut_ends_with_its_range(void **state)
     range_give(cluster, key, NULL);
     assert_contains(ask(client, "CUT NEXT"), "-NOCUT the range has moved");
     assert_int_equal(info_figure(client, "stats", "cuts_open"), 0);
+    cluster_close(cluster);
+}
+
+/* A write that waits for its owner. */
+struct waiting {
+    struct cluster *cluster;
+    uint64_t before; /* writes forwarded */
+};
+
+static bool forwarded(void *context)
+{
+    const struct waiting *waiting = context;
+    return info_figure(waiting->cluster->clients[0], "ownership", "forwarded_writes") > waiting->before;
+}
+
+/* Of the first range that is the server's; compute-0's are known by its cuts. */
+static unsigned range_at(struct cluster *cluster, unsigned wanted)
+{
+    unsigned owner;
+    for (unsigned range = 1; range + 1 < cluster->range_count; range++) {
+        redisContext *client = cut_begin(cluster, range, &owner);
+        assert_string_equal(ask(client, "CUT CLOSE"), "1");
+        if (owner == wanted)
+            return range;
+    }
+    fail_msg("compute-%u owns none of the ranges between others", wanted);
+    return 0;
+}
+
+/* B2: a write that was sent to an owner that hangs holds up no cut of what its own server owns. Where a cut
+ * was opened behind the write's time-out instead, it is written again. */
+static void beside_an_owner_that_hangs(void **state)
+{
+    struct cluster *cluster = cluster_open(*state, "auto");
+    const unsigned mine = range_at(cluster, 0), theirs = range_at(cluster, 1);
+    const char *from = keep(text_of("[%s", cluster->bounds[mine])),
+               *to = keep(text_of("(%s", cluster->bounds[mine + 1]));
+    const uint64_t limit = now_ns() + UINT64_C(60000000000);
+    bool waits;
+    process_signal(cluster->computes[1], SIGSTOP);
+    do {
+        struct waiting waiting = {cluster, info_figure(cluster->clients[0], "ownership", "forwarded_writes")};
+        redisContext *client = client_of(cluster->computes[0], 0);
+        int sent = 0;
+        assert_int_equal(redisAppendCommand(client, "SET %s hangs", cluster->bounds[theirs]), REDIS_OK);
+        while (!sent)
+            assert_int_equal(redisBufferWrite(client, &sent), REDIS_OK);
+        wait_until(forwarded, &waiting, "the write to be sent to its owner");
+        const char *opened = ask(cluster->clients[0], "CUT OPEN %s %s", from, to);
+        if (strncmp(opened, "-NOCUT", 6) != 0) /* its read lease has lapsed, on a busy machine */
+            assert_string_equal(opened, "OK");
+        waits =
+            !strcmp(opened, "OK") && poll(&(struct pollfd){.fd = client->fd, .events = POLLIN}, 1, 0) == 0;
+        (void)ask(cluster->clients[0], "CUT CLOSE");
+        redisFree(client);
+    } while (!waits && now_ns() < limit);
+    assert_true(waits);
+    process_signal(cluster->computes[1], SIGCONT);
     cluster_close(cluster);
 }
 
@@ -702,6 +829,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(owner_killed_written_through, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(owner_killed_logged, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(a_cut_ends_with_its_range, scene_set_up, scene_tear_down),
+        cmocka_unit_test_setup_teardown(beside_an_owner_that_hangs, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(taken_back, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(not_taken_back, scene_set_up, scene_tear_down),
         cmocka_unit_test_setup_teardown(strange_ranges, scene_set_up, scene_tear_down),

@@ -1,7 +1,7 @@
 /*
  * test_kill.c - nothing that was acknowledged is lost, no lock is stuck and no memory leaks, whatever happens
  * to a compute node under load. Without arguments the short form of all variants; scripts/soak gives
- * arguments: test_kill VARIANT[+log] DEEDS SEED LEASE_MS [MINUTES]
+ * arguments: test_kill VARIANT[+log|+exchange] DEEDS SEED LEASE_MS [MINUTES]
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -26,7 +26,7 @@ static void run_variant(struct chaos_options *options)
     assert_int_equal(result.blocks_lost, result.blocks_reclaimed);
 }
 
-/* On a NIC; those there are for tests are emulated, and slow. */
+/* On a NIC; those there are for tests are emulated, and slow: for some seconds a guest may do nothing. */
 static void test_variant_rdma(void **state)
 {
     const struct chaos_variant *variant = *state;
@@ -37,18 +37,18 @@ static void test_variant_rdma(void **state)
     struct chaos_options options = {.variant = variant,
                                     .seed = 1,
                                     .deeds = 3,
-                                    .lease_ms = 4000,
-                                    .survivor_lease_ms = 4000,
+                                    .lease_ms = 8000,
+                                    .survivor_lease_ms = 8000,
                                     .stall_max_ns = 30000 * MS};
     run_variant(&options);
 }
 
 /* The short form. */
-static void run_short(const struct chaos_variant *variant, bool logged, unsigned deeds)
+static void run_short(const struct chaos_variant *variant, enum chaos_writing writing, unsigned deeds)
 {
     const bool slow = variant->deed == CHAOS_STOP || variant->deed == CHAOS_HOLD;
     struct chaos_options options = {.variant = variant,
-                                    .logged = logged,
+                                    .writing = writing,
                                     .seed = 1,
                                     .deeds = slow ? 3 : deeds,
                                     .lease_ms = chaos_lease_ms(variant),
@@ -59,24 +59,27 @@ static void run_short(const struct chaos_variant *variant, bool logged, unsigned
 
 static void test_variant(void **state)
 {
-    run_short(*state, false, 10);
+    run_short(*state, CHAOS_IN_PLACE, 10);
 }
 
-/* With owners' logs: the rest runs in scripts/soak. */
-static const char *const logged_names[] = {"kill-tcp+log", "stop-tcp+log", "cut+log", "restart+log"};
+/* With owners' logs, or changes by memory nodes: the rest runs in scripts/soak. */
+static const char *const written_names[] = {
+    "kill-tcp+log",         "stop-tcp+log",       "cut+log",      "restart+log",      "kill-tcp+exchange",
+    "kill-mapped+exchange", "kill-both+exchange", "cut+exchange", "restart+exchange",
+};
 
-static void test_variant_logged(void **state)
+static void test_variant_written(void **state)
 {
-    bool logged;
-    const struct chaos_variant *variant = chaos_variant_find(*state, &logged);
-    run_short(variant, logged, 6);
+    enum chaos_writing writing;
+    const struct chaos_variant *variant = chaos_variant_find(*state, &writing);
+    run_short(variant, writing, writing == CHAOS_EXCHANGED ? 3 : 6);
 }
 
 static int soak(int count, char **arguments)
 {
     struct chaos_options options = {.tell = true, .verify_every = 10};
     struct chaos_result result;
-    options.variant = chaos_variant_find(arguments[1], &options.logged);
+    options.variant = chaos_variant_find(arguments[1], &options.writing);
     options.deeds = (unsigned)strtoul(arguments[2], NULL, 10);
     options.seed = strtoull(arguments[3], NULL, 10);
     options.lease_ms = (uint32_t)strtoul(arguments[4], NULL, 10);
@@ -105,15 +108,15 @@ int main(int count, char **arguments)
 {
     if (count >= 5)
         return soak(count, arguments);
-    struct CMUnitTest tests[24] = {{0}};
+    struct CMUnitTest tests[32] = {{0}};
     const char *name = count < 2 ? NULL : arguments[1];
     size_t used = add_variants(tests, chaos_variants, test_variant, name);
     used += add_variants(tests + used, chaos_variants_rdma, test_variant_rdma, name);
-    for (size_t i = 0; i < sizeof logged_names / sizeof *logged_names; i++)
-        if (!name || !strcmp(name, logged_names[i]))
-            tests[used++] = (struct CMUnitTest){.name = logged_names[i],
-                                                .test_func = test_variant_logged,
-                                                .initial_state = (void *)(uintptr_t)logged_names[i]};
+    for (size_t i = 0; i < sizeof written_names / sizeof *written_names; i++)
+        if (!name || !strcmp(name, written_names[i]))
+            tests[used++] = (struct CMUnitTest){.name = written_names[i],
+                                                .test_func = test_variant_written,
+                                                .initial_state = (void *)(uintptr_t)written_names[i]};
     if (!used)
         fail_hard("no variant is called %s", name);
     return _cmocka_run_group_tests("kill", tests, used, NULL, NULL);

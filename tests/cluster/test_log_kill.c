@@ -95,8 +95,8 @@ static void compute_start(struct work *work, unsigned number, bool first)
     const char *const *arguments =
         ARGUMENTS("compute", "--memory", memory_of(work, number), "--listen",
                   text_of("unix:%s", scene_path(work->scene, "c%u.sock", number)), "--threads", "1",
-                  "--lease", "20000", "--timeout", work->proxy ? "2000" : "5000", "--read-lease", "40",
-                  "--log", "auto", "--log-copies", work->copies, first ? "--format" : NULL);
+                  "--lease", "20000", "--timeout", "5000", "--read-lease", "40", "--log", "auto",
+                  "--log-copies", work->copies, first ? "--format" : NULL);
     if (work->computes[number])
         process_restart(work->scene, work->computes[number], arguments);
     else

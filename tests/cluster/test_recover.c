@@ -92,13 +92,15 @@ static uint32_t frame_at(struct node *node, const struct memory_log_segment *poo
 
 /* ---- the cluster ---- */
 
+/* A process that is killed loses its connections, and its lease with them: it needs no short one, which a
+ * busy machine would eat up before. */
 static struct process *compute_start_copies(struct scene *scene, const char *name, const char *memory,
                                             const char *copies, bool first)
 {
     return process_start(scene, name,
                          ARGUMENTS("compute", "--memory", memory, "--listen", "127.0.0.1:0", "--log", "auto",
-                                   "--log-copies", copies, "--log-segment-bytes", "1M", "--timeout", "1000",
-                                   "--lease", "500", first ? "--format" : NULL));
+                                   "--log-copies", copies, "--log-segment-bytes", "1M",
+                                   first ? "--format" : NULL));
 }
 
 static struct process *compute_start(struct scene *scene, const char *name, const char *memory, bool first)

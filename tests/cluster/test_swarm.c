@@ -16,6 +16,7 @@
 #include <cmocka.h>
 #include "cluster/chaos.h"
 #include "cluster/load_kind.h"
+#include "cluster/process.h"
 #include "cluster/swarm_worker.h"
 
 #define MS UINT64_C(1000000)
@@ -33,13 +34,13 @@ static uint64_t seed_with(bool records, uint64_t seed)
     }
 }
 
-static void run_short(const struct chaos_variant *variant, bool logged)
+static void run_short(const struct chaos_variant *variant, enum chaos_writing writing)
 {
     uint64_t number = (uint64_t)(variant - chaos_variants);
     bool slow = variant->deed == CHAOS_STOP || variant->deed == CHAOS_HOLD;
     struct chaos_options options = {.variant = variant,
                                     .kind = &load_library,
-                                    .logged = logged,
+                                    .writing = writing,
                                     .seed = seed_with(number % 2, number * 100 + 1),
                                     .deeds = slow ? 2 : 6,
                                     .lease_ms = chaos_lease_ms(variant),
@@ -55,13 +56,13 @@ static void run_short(const struct chaos_variant *variant, bool logged)
 
 static void test_variant(void **state)
 {
-    run_short(*state, false);
+    run_short(*state, CHAOS_IN_PLACE);
 }
 
 /* With owners' logs: the rest runs in scripts/soak. */
 static void test_variant_logged(void **state)
 {
-    run_short(*state, true);
+    run_short(*state, CHAOS_LOGGED);
 }
 
 /* A run in a process of its own, whose message is looked at: with workers that lie it must fail. */
@@ -119,7 +120,9 @@ static int soak(char **arguments)
                                     .tell = true,
                                     .verify_every = 10};
     struct chaos_result result;
-    options.variant = chaos_variant_find(arguments[1], &options.logged);
+    options.variant = chaos_variant_find(arguments[1], &options.writing);
+    if (options.writing == CHAOS_EXCHANGED)
+        fail_hard("%s: programs with the library ask for no changes by memory nodes", arguments[1]);
     options.survivor_lease_ms = chaos_survivor_lease_ms(options.variant, options.lease_ms);
     options.stall_max_ns = (options.lease_ms + 10000) * MS;
     chaos_run(&options, &result);

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "disk/manifest.h"
+#include "swarm/world.h"
 
 #define NODES 4u
 
@@ -285,16 +286,16 @@ static uint64_t live(uint64_t seed, uint32_t steps, bool memory)
 static void test_cuts(void **state)
 {
     uint64_t judged = 0;
-    for (uint64_t seed = 1; seed <= 25; seed++)
-        judged += live(seed, 30, false);
+    for (uint64_t seed = 1; seed <= world_rounds(25); seed++)
+        judged += live(world_seed(seed), 30, false);
     print_message("%llu lives after a cut\n", (unsigned long long)judged);
 }
 
 static void test_cuts_in_memory(void **state)
 {
     uint64_t judged = 0;
-    for (uint64_t seed = 1; seed <= 12; seed++)
-        judged += live(seed, 30, true);
+    for (uint64_t seed = 1; seed <= world_rounds(12); seed++)
+        judged += live(world_seed(seed), 30, true);
     print_message("%llu lives after a cut, in persistent memory\n", (unsigned long long)judged);
 }
 

@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "disk/manifest.h"
 
+#define TOKEN UINT64_C(0x123456789abcdef1)
+
 static struct error error;
 
 static void says(const char *what)
@@ -41,6 +43,11 @@ static struct manifest manifest_make(struct manifest_part *parts, uint32_t count
 
 static void same(const struct manifest *left, const struct manifest *right)
 {
+    assert_int_equal(left->token, right->token);
+    for (unsigned i = 0; i < MANIFEST_JOINS_MAX; i++) {
+        assert_int_equal(left->joins[i].state, right->joins[i].state);
+        assert_int_equal(left->joins[i].token, right->joins[i].token);
+    }
     assert_int_equal(left->cluster, right->cluster);
     assert_int_equal(left->node, right->node);
     assert_int_equal(left->nodes, right->nodes);
@@ -91,6 +98,66 @@ static void test_codec(void **state)
     }
 }
 
+/* What was written before there were tokens is read as ever, and written so where there is nothing new. */
+static void test_codec_tokens(void **state)
+{
+    struct manifest_part parts[] = {part_make("checkpoint-1", "", "m"), part_make("checkpoint-2", "m", NULL)};
+    for (unsigned what = 0; what < 8; what++) {
+        struct manifest manifest = manifest_make(parts, what & 4 ? 2 : 0), read;
+        uint8_t *bytes;
+        size_t length;
+        manifest.token = what & 1 ? TOKEN : 0;
+        if (what & 2) {
+            manifest.joins[3] = (struct manifest_join){MANIFEST_JOIN_MEANT, TOKEN + 1};
+            manifest.joins[4] = (struct manifest_join){MANIFEST_JOIN_SEVERAL, 0};
+            manifest.joins[MANIFEST_JOINS_MAX - 1] = (struct manifest_join){MANIFEST_JOIN_DONE, TOKEN + 2};
+        }
+        assert_int_equal(manifest_encode(&manifest, &bytes, &length, NULL), 0);
+        assert_int_equal(bytes[8], what & 3 ? 2 : 1);
+        assert_int_equal(manifest_decode(&read, bytes, length, "here", NULL), 0);
+        same(&manifest, &read);
+        manifest_free(&read);
+        free(bytes);
+    }
+}
+
+/* The first one that is noted is meant; a second one makes it several, until one of them has joined. */
+static void test_joins(void **state)
+{
+    struct manifest noted = manifest_make(NULL, 0);
+    struct manifest_join *join = &noted.joins[4];
+    assert_false(manifest_join_denies(join, TOKEN, true));
+    assert_int_equal(manifest_join_note(&noted, 4, TOKEN, false), 0);
+    assert_true(manifest_join_stands(join, TOKEN, false));
+    assert_false(manifest_join_stands(join, TOKEN, true) || manifest_join_stands(join, TOKEN + 1, false));
+    assert_true(manifest_join_denies(join, TOKEN + 1, true));
+    assert_false(manifest_join_denies(join, TOKEN, true) || manifest_join_denies(join, TOKEN + 1, false));
+    assert_int_equal(manifest_join_note(&noted, 4, TOKEN, false), 0);
+    assert_int_equal(join->state, MANIFEST_JOIN_MEANT);
+
+    assert_int_equal(manifest_join_note(&noted, 4, TOKEN + 1, false), 0);
+    assert_true(manifest_join_stands(join, TOKEN, false) && manifest_join_stands(join, TOKEN + 1, false));
+    assert_false(manifest_join_stands(join, TOKEN + 1, true));
+    assert_false(manifest_join_denies(join, TOKEN, true) || manifest_join_denies(join, TOKEN + 1, true));
+    assert_int_equal(manifest_join_note(&noted, 4, TOKEN, false), 0);
+    assert_int_equal(join->state, MANIFEST_JOIN_SEVERAL);
+
+    assert_int_equal(manifest_join_note(&noted, 4, TOKEN + 1, true), 0);
+    assert_true(manifest_join_stands(join, TOKEN + 1, true) && manifest_join_stands(join, TOKEN + 1, false));
+    assert_true(manifest_join_denies(join, TOKEN, false) && manifest_join_denies(join, 0, true));
+    assert_false(manifest_join_denies(join, TOKEN + 1, true));
+    assert_int_equal(manifest_join_note(&noted, 4, TOKEN, false), BANYAN_EEXIST);
+    assert_int_equal(manifest_join_note(&noted, 4, TOKEN, true), BANYAN_EEXIST);
+    assert_int_equal(manifest_join_note(&noted, 4, TOKEN + 1, false), 0);
+    assert_int_equal(join->state, MANIFEST_JOIN_DONE);
+
+    /* One whose directory has no token: nothing is denied. */
+    assert_int_equal(manifest_join_note(&noted, 5, 0, false), 0);
+    assert_int_equal(manifest_join_note(&noted, 5, 0, true), 0);
+    assert_false(manifest_join_denies(&noted.joins[5], TOKEN, true));
+    assert_int_equal(manifest_join_note(&noted, MANIFEST_JOINS_MAX, TOKEN, true), BANYAN_EINVAL);
+}
+
 static void test_impossible_parts(void **state)
 {
     const struct manifest_part wrong[] = {
@@ -113,13 +180,23 @@ static void test_impossible_parts(void **state)
     }
 }
 
-static uint8_t *encoded(size_t *length)
+static uint8_t *encoded_with(size_t *length, bool tokens)
 {
     struct manifest_part parts[] = {part_make("checkpoint-1", "", "m"), part_make("checkpoint-2", "m", NULL)};
     struct manifest manifest = manifest_make(parts, 2);
     uint8_t *bytes;
+    if (tokens) {
+        manifest.token = TOKEN;
+        manifest.joins[3] = (struct manifest_join){MANIFEST_JOIN_MEANT, TOKEN + 1};
+        manifest.joins[4] = (struct manifest_join){MANIFEST_JOIN_DONE, TOKEN + 2};
+    }
     assert_int_equal(manifest_encode(&manifest, &bytes, length, NULL), 0);
     return bytes;
+}
+
+static uint8_t *encoded(size_t *length)
+{
+    return encoded_with(length, false);
 }
 
 static void test_each_byte_flipped(void **state)
@@ -160,7 +237,56 @@ static void test_every_prefix(void **state)
     free(bytes);
 }
 
+static void checks_mend(uint8_t *bytes, size_t length)
+{
+    uint32_t check = crc32c(0, bytes, 60);
+    memcpy(bytes + 60, &check, 4);
+    check = crc32c(0, bytes, length - 4);
+    memcpy(bytes + length - 4, &check, 4);
+}
+
 /* With right checksums: what the fields say of each other is looked at all the same. */
+static void test_forged_tokens(void **state)
+{
+    const struct {
+        size_t at;
+        uint8_t value;
+        const char *says;
+    } forgeries[] = {
+        {8, 1, "no part of a checkpoint"},
+        {72, 97, "of tokens"},
+        {72, 1, "no part of a checkpoint"},
+        {74, 200, "of tokens"},
+        {76, 1, "of tokens"},
+        {80, 96, "joins cannot be"},
+        {80, 4, "joins cannot be"}, /* the next one is not above it */
+        {84, 0, "joins cannot be"},
+        {84, 2, "joins cannot be"}, /* several, with a token */
+        {84, 4, "joins cannot be"},
+    };
+    for (size_t i = 0; i < sizeof forgeries / sizeof *forgeries; i++) {
+        size_t length;
+        struct manifest read;
+        uint8_t *bytes = encoded_with(&length, true);
+        bytes[forgeries[i].at] = forgeries[i].value;
+        checks_mend(bytes, length);
+        error = (struct error){0};
+        assert_int_equal(manifest_decode(&read, bytes, length, "here", &error), BANYAN_ECORRUPT);
+        says(forgeries[i].says);
+        free(bytes);
+    }
+    for (size_t length = 68; length < 68 + 16; length++) { /* it ends in them, by its own length */
+        size_t all;
+        struct manifest read;
+        uint8_t *bytes = encoded_with(&all, true);
+        const uint32_t cut = (uint32_t)length;
+        memcpy(bytes + 12, &cut, 4);
+        checks_mend(bytes, length);
+        assert_int_equal(manifest_decode(&read, bytes, length, "here", &error), BANYAN_ECORRUPT);
+        free(bytes);
+    }
+}
+
 static void test_forged(void **state)
 {
     const struct {
@@ -169,7 +295,8 @@ static void test_forged(void **state)
         int status;
         const char *says;
     } forgeries[] = {
-        {8, 2, BANYAN_EVERSION, "has format 2, this program reads format 1"},
+        {8, 3, BANYAN_EVERSION, "has format 3, this program reads format 1 to 2"},
+        {8, 0, BANYAN_EVERSION, "has format 0, this program reads format 1 to 2"},
         {12, 9, BANYAN_ECORRUPT, "another length than its header says"},
         {56, 1, BANYAN_ECORRUPT, "something follows behind the last part"},
         {56, 0, BANYAN_ECORRUPT, "something follows where no part is"},
@@ -184,10 +311,7 @@ static void test_forged(void **state)
         struct manifest read;
         uint8_t *bytes = encoded(&length);
         bytes[forgeries[i].at] = forgeries[i].value;
-        uint32_t check = crc32c(0, bytes, 60);
-        memcpy(bytes + 60, &check, 4);
-        check = crc32c(0, bytes, length - 4);
-        memcpy(bytes + length - 4, &check, 4);
+        checks_mend(bytes, length);
         error = (struct error){0};
         assert_int_equal(manifest_decode(&read, bytes, length, "here", &error), forgeries[i].status);
         says(forgeries[i].says);
@@ -328,10 +452,13 @@ int main(void)
     log_set_level(LOG_ERROR + 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_codec),
+        cmocka_unit_test(test_codec_tokens),
+        cmocka_unit_test(test_joins),
         cmocka_unit_test(test_impossible_parts),
         cmocka_unit_test(test_each_byte_flipped),
         cmocka_unit_test(test_every_prefix),
         cmocka_unit_test(test_forged),
+        cmocka_unit_test(test_forged_tokens),
         cmocka_unit_test(test_replace),
         cmocka_unit_test(test_strays_are_swept),
         cmocka_unit_test(test_refusals),

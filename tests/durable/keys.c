@@ -128,6 +128,15 @@ static void changed(void *context, const void *key, size_t length)
         side->keys->changed(side->keys, &side->writer, key, length);
 }
 
+static bool placed(void *context, const void *key, size_t length, const struct store_value *value)
+{
+    struct side *side = context;
+    struct keys *keys = side->keys;
+    const bool noted = keys->placed && keys->placed(keys, &side->writer, key, length, value);
+    find(keys, key, length)->marked |= noted;
+    return noted;
+}
+
 static struct store_session *session_open(struct keys *keys, struct place *place, unsigned number)
 {
     struct store_session *session;
@@ -146,6 +155,7 @@ static void place_open(struct keys *keys, struct place *place)
     for (unsigned i = 0; i < SIDES; i++) {
         place->sessions[i] = session_open(keys, place, i);
         store_session_set_changed(place->sessions[i], changed, &keys->sides[i]);
+        store_session_set_placed(place->sessions[i], placed);
     }
     place->reader = session_open(keys, place, SIDES);
     place->scanner = session_open(keys, place, SIDES + 1);
@@ -177,6 +187,7 @@ void keys_open(struct keys *keys, uint64_t seed, unsigned sides)
     keys_good(keys->fabric ? 0 : error.code, &error);
     tree_switches_preset(&switches, "banyan", &error);
     switches.cache_bytes = 8u << 20;
+    switches.ownership = seed % 4 ? TREE_OWNERSHIP_ALL : TREE_OWNERSHIP_OFF; /* in place, and by lists */
     keys_good(tree_compute_create(&keys->compute, keys->fabric, &switches, &error), &error);
     keys_good(pool_worker_create(&keys->worker, tree_compute_pool(keys->compute), &error), &error);
     keys_good(tree_session_create(&keys->tree, keys->compute, keys->worker, &error), &error);

@@ -52,6 +52,10 @@ struct keys;
 typedef void keys_changed_function(struct keys *keys, struct feed_writer *writer, const void *key,
                                    size_t length);
 
+/* The same under the latch of the key's leaf, with the value: what feed_mark_value is to a server. */
+typedef bool keys_placed_function(struct keys *keys, struct feed_writer *writer, const void *key,
+                                  size_t length, const struct store_value *value);
+
 struct side {
     struct keys *keys;
     struct feed_writer writer;
@@ -80,6 +84,7 @@ struct keys {
     uint8_t *bytes;  /* VALUE_MAX, twice */
     bool longs;      /* values of more than 64 KiB now and then */
     keys_changed_function *changed;
+    keys_placed_function *placed; /* NULL: it notes nothing */
     void *context;
     uint64_t operations, writes;
 };

@@ -113,18 +113,20 @@ static struct feed_writer writer(const struct fixture *fixture, unsigned lane)
     return (struct feed_writer){.feed = fixture->feed, .lane = lane};
 }
 
-/* Takes the lane, which holds these names, one byte each, and no others. */
+/* The pass has taken these names of the lane, each all of one byte, and no others. */
 static void takes(struct fixture *fixture, unsigned lane, const char *names)
 {
-    const uint8_t *bytes;
-    uint32_t used, count, at = 0;
-    feed_take(fixture->feed, lane, &bytes, &used, &count);
-    assert_int_equal(count, strlen(names));
+    const struct feed_taken taken = feed_taken(fixture->feed, lane);
+    uint32_t at = 0;
+    assert_int_equal(taken.count, strlen(names));
     for (; *names; names++) {
-        assert_true(at < used && bytes[at + 1] == (uint8_t)*names);
-        at += 1u + bytes[at];
+        assert_true(at < taken.used);
+        const uint8_t *entry = taken.bytes + at;
+        assert_int_equal(entry[feed_entry_key(entry)], *names);
+        assert_int_equal(entry[1] & FEED_VALUE, 0);
+        at += feed_entry_bytes(entry);
     }
-    assert_int_equal(at, used);
+    assert_int_equal(at, taken.used);
 }
 
 /* A name of so many bytes, all the same. */
@@ -147,26 +149,123 @@ static void test_tickets(void **state)
     mark(&first, 'a', 1);
     assert_int_equal(first.ticket, 1);
     assert_int_equal(feed_ticket(fixture.feed), 1);
+    mark(&first, 'b', 3);
+    mark(&second, 'd', 1); /* in another lane */
+    assert_int_equal(first.ticket, 1);
+    assert_int_equal(second.ticket, 1);
     const uint64_t pass = feed_begin(fixture.feed);
     assert_int_equal(pass, 1);
-    mark(&first, 'b', 3); /* before the pass takes the lane */
-    assert_int_equal(first.ticket, 1);
-    takes(&fixture, 0, "ab");
-    mark(&first, 'c', 255); /* behind */
-    mark(&second, 'd', 1);  /* before, in another lane */
+    mark(&first, 'c', 255); /* behind, in both: a pass takes all lanes at one instant */
+    mark(&second, 'e', 1);
     assert_int_equal(first.ticket, 2);
-    assert_int_equal(second.ticket, 1);
+    assert_int_equal(second.ticket, 2);
     assert_int_equal(feed_ticket(fixture.feed), 2);
+    takes(&fixture, 0, "ab");
     takes(&fixture, 1, "d");
+    second.ticket = 1; /* of the change before */
     assert_false(feed_safe(fixture.feed, 1));
     feed_done(fixture.feed, pass);
     assert_true(feed_safe(fixture.feed, second.ticket));
     assert_false(feed_safe(fixture.feed, first.ticket));
     feed_begin(fixture.feed);
     takes(&fixture, 0, "c");
-    takes(&fixture, 1, "");
+    takes(&fixture, 1, "e");
     feed_done(fixture.feed, 2);
     assert_true(feed_safe(fixture.feed, first.ticket));
+    end(&fixture);
+}
+
+/* ---- marks with values (K8) ---- */
+
+static bool mark_value(struct feed_writer *writer, char name, size_t length, uint64_t expires)
+{
+    uint8_t bytes[FEED_VALUE_MAX + 1];
+    memset(bytes, name, sizeof bytes);
+    return feed_mark_value(writer, &name, 1,
+                           &(struct store_value){.bytes = bytes, .length = length, .expires = expires});
+}
+
+static void test_values(void **state)
+{
+    static const struct {
+        uint32_t length;
+        uint64_t expires;
+        bool there;
+    } cases[] = {
+        {0, 0, true}, {3, 7, true}, {FEED_VALUE_MAX, UINT64_MAX, true}, {FEED_VALUE_MAX + 1, 7, false}};
+    struct fixture fixture;
+    uint32_t at = 0;
+    (void)state;
+    begin(&fixture, &(struct feed_options){.lanes = 1});
+    struct feed_writer one = writer(&fixture, 0);
+    for (unsigned i = 0; i < 4; i++)
+        assert_true(mark_value(&one, (char)('a' + i), cases[i].length, cases[i].expires));
+    assert_int_equal(one.ticket, 1);
+    feed_begin(fixture.feed);
+    const struct feed_taken taken = feed_taken(fixture.feed, 0);
+    assert_int_equal(taken.count, 4);
+    for (unsigned i = 0; i < 4; i++) {
+        const uint8_t *entry = taken.bytes + at;
+        const uint32_t key = feed_entry_key(entry);
+        uint64_t expires = 0;
+        assert_int_equal(entry[0], 1);
+        assert_int_equal(entry[key], 'a' + (int)i);
+        assert_int_equal(entry[1] & FEED_VALUE, cases[i].there ? FEED_VALUE : 0);
+        assert_int_equal(feed_entry_value(entry), cases[i].there ? cases[i].length : 0);
+        if (entry[1] & FEED_EXPIRES)
+            memcpy(&expires, entry + FEED_ENTRY_HEADER, sizeof expires);
+        assert_true(expires == (cases[i].there ? cases[i].expires : 0));
+        for (uint32_t byte = 0; byte < feed_entry_value(entry); byte++)
+            assert_int_equal(entry[key + 1 + byte], 'a' + (int)i);
+        at += feed_entry_bytes(entry);
+    }
+    assert_int_equal(at, taken.used);
+    end(&fixture);
+}
+
+/* It does not wait: what finds no room is not noted, and its caller marks the name later. */
+static void test_value_without_room(void **state)
+{
+    struct fixture fixture;
+    struct feed_stats stats;
+    (void)state;
+    begin(&fixture, &(struct feed_options){.lanes = 1, .lane_bytes = 300});
+    struct feed_writer one = writer(&fixture, 0);
+    mark(&one, 'a', 200);
+    one.ticket = 0;
+    assert_false(mark_value(&one, 'b', 90, 0));
+    assert_int_equal(one.ticket, 0);
+    assert_int_equal(fixture.waited, 0);
+    feed_stats(fixture.feed, &stats);
+    assert_int_equal(stats.marks, 1);
+    mark(&one, 'b', 1);
+    feed_begin(fixture.feed);
+    takes(&fixture, 0, "ab");
+    end(&fixture);
+}
+
+/* What came while a pass was reading is doubtful to the next one, and to no other. */
+static void test_doubt(void **state)
+{
+    struct fixture fixture;
+    (void)state;
+    begin(&fixture, &(struct feed_options){.lanes = 2});
+    struct feed_writer one = writer(&fixture, 0), other = writer(&fixture, 1);
+    assert_true(mark_value(&one, 'a', 3, 0));
+    feed_begin(fixture.feed);
+    assert_int_equal(feed_taken(fixture.feed, 0).doubtful, 0);
+    assert_true(mark_value(&one, 'b', 3, 0));
+    feed_doubt(fixture.feed);
+    assert_true(mark_value(&one, 'c', 3, 0));
+    assert_true(mark_value(&other, 'd', 3, 0));
+    feed_begin(fixture.feed);
+    const struct feed_taken taken = feed_taken(fixture.feed, 0);
+    assert_int_equal(taken.count, 2);
+    assert_int_equal(taken.doubtful, feed_entry_bytes(taken.bytes));
+    assert_int_equal(feed_taken(fixture.feed, 1).doubtful, 0);
+    assert_true(mark_value(&one, 'e', 3, 0)); /* this pass reads nothing */
+    feed_begin(fixture.feed);
+    assert_int_equal(feed_taken(fixture.feed, 0).doubtful, 0);
     end(&fixture);
 }
 
@@ -186,7 +285,7 @@ static void test_full_lane(void **state)
     begin(&fixture, &(struct feed_options){.lanes = 1, .lane_bytes = 300});
     struct feed_writer one = writer(&fixture, 0);
     mark(&one, 'a', 100);
-    mark(&one, 'b', 198); /* the last byte */
+    mark(&one, 'b', 192); /* the last byte */
     assert_int_equal(fixture.waited, 0);
     feed_sleep(fixture.feed, 0); /* it was woken: the lane is more than half full */
     assert_int_equal(fixture.waited, 0);
@@ -197,6 +296,7 @@ static void test_full_lane(void **state)
     assert_int_equal(one.ticket, 2);
     feed_sleep(fixture.feed, 0); /* a mark that waits has called */
     assert_int_equal(fixture.waited, 4);
+    feed_begin(fixture.feed);
     takes(&fixture, 0, "c");
     feed_stats(fixture.feed, &stats);
     assert_int_equal(stats.marks, 3);
@@ -232,6 +332,7 @@ static void test_late(void **state)
     assert_int_equal(one.ticket, 2);
     mark(&one, 'd', 1);
     assert_int_equal(fixture.waited, 3);
+    feed_begin(fixture.feed);
     takes(&fixture, 0, "cd");
     end(&fixture);
 }
@@ -242,13 +343,7 @@ static void two_passes(struct fixture *fixture);
 
 static void one_pass(struct fixture *fixture)
 {
-    const uint64_t pass = feed_begin(fixture->feed);
-    for (unsigned lane = 0; lane < feed_lanes(fixture->feed); lane++) {
-        const uint8_t *bytes;
-        uint32_t used, count;
-        feed_take(fixture->feed, lane, &bytes, &used, &count);
-    }
-    feed_done(fixture->feed, pass);
+    feed_done(fixture->feed, feed_begin(fixture->feed));
 }
 
 static void two_passes(struct fixture *fixture)
@@ -359,6 +454,31 @@ static void test_lead(void **state)
     end(&fixture);
 }
 
+static void stops(struct fixture *fixture)
+{
+    feed_stop(fixture->feed);
+    feed_lead_end(fixture->feed);
+}
+
+/* The keeper does not sleep through its end, though it took the ring while it waited for a leader. */
+static void test_stop(void **state)
+{
+    struct fixture fixture;
+    (void)state;
+    begin(&fixture, &(struct feed_options){.lanes = 1});
+    feed_lead_end(fixture.feed);
+    assert_true(feed_lead(fixture.feed));
+    comes(&fixture, 1, stops);
+    feed_lead_keeper(fixture.feed);
+    assert_null(fixture.keeper); /* it waited for that */
+    feed_lead_end(fixture.feed);
+    fixture.waited = 0;
+    feed_sleep(fixture.feed, 0);
+    feed_sleep(fixture.feed, 1000000000);
+    assert_int_equal(fixture.waited, 0);
+    end(&fixture);
+}
+
 /* The pass that is under way has not what this task waits for. */
 static void ends_its_pass(struct fixture *fixture)
 {
@@ -427,6 +547,7 @@ static void test_full_disk(void **state)
     assert_int_equal(feed_error(fixture.feed, &error), 0);
     assert_true(feed_safe(fixture.feed, 2));
     assert_int_equal(one.ticket, 3);
+    feed_begin(fixture.feed);
     takes(&fixture, 0, "c");
     end(&fixture);
 }
@@ -511,6 +632,7 @@ static void test_end(void **state)
     mark(&one, 'b', 200); /* the disk may come round yet, until it says that it is full */
     assert_int_equal(fixture.waited, 3);
     assert_true(one.ticket == UINT64_MAX && feed_missed(fixture.feed));
+    feed_begin(fixture.feed);
     takes(&fixture, 0, "a");
     end(&fixture);
 }
@@ -525,7 +647,7 @@ static void test_pace(void **state)
     struct feed_writer one = writer(&fixture, 0);
     feed_pace(fixture.feed, UINT64_C(1000000000)); /* twice as long as it may: half the bytes */
     for (unsigned i = 0; i < 64; i++)
-        mark(&one, 'a', 255);
+        mark(&one, 'a', 256 - FEED_ENTRY_HEADER);
     assert_int_equal(feed_marked(fixture.feed), 16u << 10);
     assert_int_equal(fixture.waited, 0);
     comes(&fixture, 2, one_pass);
@@ -533,7 +655,7 @@ static void test_pace(void **state)
     assert_int_equal(fixture.waited, 2);
     feed_pace(fixture.feed, 1);
     for (unsigned i = 0; i < 127; i++)
-        mark(&one, 'c', 255);
+        mark(&one, 'c', 256 - FEED_ENTRY_HEADER);
     assert_int_equal(fixture.waited, 2);
     feed_begin(fixture.feed);
     takes(&fixture, 0,
@@ -552,13 +674,23 @@ static void test_pace(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tickets),     cmocka_unit_test(test_full_lane),
-        cmocka_unit_test(test_late),        cmocka_unit_test(test_wait),
-        cmocka_unit_test(test_hurry),       cmocka_unit_test(test_gather),
-        cmocka_unit_test(test_lead),        cmocka_unit_test(test_led_past),
-        cmocka_unit_test(test_full_disk),   cmocka_unit_test(test_slow_disk),
-        cmocka_unit_test(test_broken_disk), cmocka_unit_test(test_end),
+        cmocka_unit_test(test_tickets),
+        cmocka_unit_test(test_full_lane),
+        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_wait),
+        cmocka_unit_test(test_hurry),
+        cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_lead),
+        cmocka_unit_test(test_led_past),
+        cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_slow_disk),
+        cmocka_unit_test(test_broken_disk),
+        cmocka_unit_test(test_end),
         cmocka_unit_test(test_pace),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_doubt),
+        cmocka_unit_test(test_value_without_room),
     };
     return cmocka_run_group_tests_name("the feed", tests, NULL, NULL);
 }

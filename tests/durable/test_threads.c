@@ -87,6 +87,7 @@ static void pools_open(struct home *home)
     good(home->fabric ? 0 : error.code, &error);
     tree_switches_preset(&switches, "banyan", &error);
     switches.cache_bytes = 8u << 20;
+    switches.ownership = TREE_OWNERSHIP_ALL; /* as of a server that has its pools to itself */
     good(tree_compute_create(&home->compute, home->fabric, &switches, &error), &error);
     hand_open(home, &home->hand);
 }
@@ -196,6 +197,7 @@ static void writer_main(void *context)
     struct hand hand = {.worker = NULL};
     hand_open(writer->home, &hand);
     store_session_set_changed(hand.session, feed_mark, &changes);
+    store_session_set_placed(hand.session, feed_mark_value);
     write_all(writer, hand.session, &changes);
     hand_close(&hand);
     atomic_store_release(&writer->over, 1);

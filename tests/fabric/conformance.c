@@ -693,14 +693,16 @@ static void fly(struct actor *actor, struct flight *flights, struct fabric_list 
         flight->list = make_list(flight->commands, 2);
         lists[i] = &flight->list;
     }
-    CHECK(trial, !fabric_execute(actor->endpoint, lists, count, NULL), "%u lists at once failed", count);
+    int status = fabric_execute(actor->endpoint, lists, count, NULL);
+    CHECK(trial, !status, "%u lists at once failed: status %d", count, status);
     for (unsigned i = 0; i < count; i++) {
         struct flight *flight = &flights[i];
         CHECK(trial, !flight->list.status, "list %u of %u: status %d", i, count, flight->list.status);
         flight->commands[0] = read_command(flight->commands[0].address, &flight->buffer, 8);
         flight->list = make_list(flight->commands, 1);
     }
-    CHECK(trial, !fabric_execute(actor->endpoint, lists, count, NULL), "%u lists at once failed", count);
+    status = fabric_execute(actor->endpoint, lists, count, NULL);
+    CHECK(trial, !status, "%u READs at once failed: status %d", count, status);
     for (unsigned i = 0; i < count; i++)
         CHECK(trial, fetch_word(&flights[i].commands[0]) == flights[i].value, "list %u of %u was lost", i,
               count);

@@ -722,7 +722,7 @@ static void restarted_daemons_are_refused(void **state)
 static void hangs(const struct net_address *address, const struct daemon *daemon, bool copy)
 {
     struct fabric_remote_options options = options_for(address, 1);
-    options.timeout_ms = 300;
+    options.timeout_ms = 1000;
     options.lease_ms = 60000;
     options.copy = copy;
     struct fabric *fabric = open_fabric(&options);
@@ -732,7 +732,7 @@ static void hangs(const struct net_address *address, const struct daemon *daemon
     uint64_t begin = task_now();
     assert_int_equal(add(endpoint, 0, 1, NULL), BANYAN_ENET);
     uint64_t took = task_now() - begin;
-    assert_in_range(took, 200 * MS, 5000 * MS); /* not at once, and not when something else gave up */
+    assert_in_range(took, 700 * MS, 50000 * MS); /* not at once, and not when something else gave up */
     assert_int_equal(add(endpoint, 0, 0, NULL), BANYAN_ENET); /* at once */
     daemon_signal(daemon, SIGCONT);
     wait_there(endpoint, 0);
@@ -797,8 +797,8 @@ static void mapped_daemon_hangs(void **state)
     struct daemon daemon;
     start(&daemon, 0);
     struct fabric_remote_options options = options_for(&daemon.local, 1);
-    options.timeout_ms = 200;
-    options.lease_ms = 4000; /* longer than it will hang */
+    options.timeout_ms = 1000;
+    options.lease_ms = 60000; /* longer than it will hang */
     struct storm storm = {.fabric = open_fabric(&options)};
     struct fabric_endpoint *endpoint = open_endpoint(storm.fabric);
     storm.endpoint = open_endpoint(storm.fabric);
@@ -836,7 +836,7 @@ static void silence_is_noticed(void **state)
     struct daemon daemon;
     start(&daemon, 0);
     struct fabric_remote_options options = options_for(&daemon.tcp, 1);
-    options.timeout_ms = 100;
+    options.timeout_ms = 1000;
     options.lease_ms = 200;
     struct fabric *fabric = open_fabric(&options);
     daemon_signal(&daemon, SIGSTOP);
@@ -1053,6 +1053,83 @@ static void leases_live_while_others_hang(void **state)
     daemon_kill(&daemons[1]);
 }
 
+static int read_at(struct fabric_endpoint *endpoint, uint16_t node, uint64_t incarnation)
+{
+    uint64_t word;
+    struct fabric_command read = {.operation = FABRIC_READ,
+                                  .address = gaddr_make(node, 64),
+                                  .length = sizeof word,
+                                  .read.buffer = &word};
+    struct fabric_list list = {.node = node, .count = 1, .commands = &read, .incarnation = incarnation},
+                       *one = &list;
+    return fabric_execute(endpoint, &one, 1, NULL);
+}
+
+/* Compute nodes use a memory node that joins, whichever way they hear of it, and what began before they were
+ * connected to it does not reach it: they may have been fenced at the home node since. */
+static void a_memory_node_joins(void **state)
+{
+    struct daemon daemons[2];
+    struct error error = {0};
+    struct wire_cluster_list list;
+    start_empty(&daemons[0], 0);
+    start_empty(&daemons[1], 0);
+    struct fabric_remote_options options = options_for(&daemons[0].tcp, 1);
+    options.copy = true;
+    assert_int_equal(fabric_remote_format(&options, &error), BANYAN_OK);
+    struct fabric *fabric = open_fabric(&options);
+    struct fabric_endpoint *endpoint = open_endpoint(fabric);
+    const uint64_t before = fabric_incarnation(fabric);
+    assert_int_equal(fabric_memory_nodes(fabric), 1);
+    assert_int_equal(read_at(endpoint, 1, 0), BANYAN_EINVAL);
+    assert_int_equal(read_at(endpoint, UINT16_MAX, 0), BANYAN_EINVAL);
+
+    if (fabric_remote_join(&options, &daemons[1].tcp, &list, &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(list.count, 2);
+    assert_int_equal(read_at(endpoint, 1, 0), BANYAN_OK); /* it has not been told: it asks */
+    assert_int_equal(fabric_memory_nodes(fabric), 2);
+    assert_int_equal(fabric_membership(fabric, 1), FABRIC_MEMBER);
+    assert_true(fabric_incarnation(fabric) > before);
+    assert_int_equal(read_at(endpoint, 1, before), BANYAN_EFENCED);
+    assert_int_equal(read_at(endpoint, 0, before), BANYAN_OK);
+    assert_int_equal(read_at(endpoint, 1, fabric_incarnation(fabric)), BANYAN_OK);
+    struct fabric_endpoint *later = open_endpoint(fabric);
+    assert_int_equal(read_at(later, 1, fabric_incarnation(fabric)), BANYAN_OK);
+    fabric_endpoint_close(later);
+
+    /* Without a question, by the heartbeats. */
+    assert_int_equal(fabric_remote_set_state(&options, 1, WIRE_CLUSTER_REMOVED, &list, &error),
+                     BANYAN_EINVAL);
+    assert_int_equal(fabric_remote_set_state(&options, 0, WIRE_CLUSTER_LEAVING, &list, &error),
+                     BANYAN_EINVAL);
+    assert_int_equal(fabric_remote_set_state(&options, 1, WIRE_CLUSTER_LEAVING, &list, &error), BANYAN_OK);
+    const uint64_t deadline = task_now() + UINT64_C(10000000000);
+    while (fabric_membership(fabric, 1) != FABRIC_LEAVING)
+        assert_true(task_now() < deadline);
+    assert_int_equal(read_at(endpoint, 1, 0), BANYAN_OK);
+    assert_int_equal(fabric_remote_set_state(&options, 1, WIRE_CLUSTER_REMOVED, &list, &error), BANYAN_OK);
+    assert_true(fabric_refresh(fabric));
+    assert_int_equal(fabric_membership(fabric, 1), FABRIC_NO_MEMBER);
+    assert_int_equal(read_at(endpoint, 1, 0), BANYAN_EINVAL);
+    assert_int_equal(read_at(endpoint, 0, 0), BANYAN_OK);
+    fabric_endpoint_close(endpoint);
+    fabric_close(fabric);
+
+    /* Anew: the number is of none, and the one that left is passed by, whether it is there or not. */
+    struct net_address both[2] = {daemons[1].tcp, daemons[0].tcp};
+    options = options_for(both, 2);
+    for (unsigned i = 0; i < 2; i++) {
+        fabric = open_fabric(&options);
+        assert_int_equal(fabric_memory_nodes(fabric), 2);
+        assert_int_equal(fabric_membership(fabric, 1), FABRIC_NO_MEMBER);
+        fabric_close(fabric);
+        daemon_kill(&daemons[1]);
+    }
+    daemon_kill(&daemons[0]);
+    open_fails(&options, BANYAN_ENET, "memory node"); /* now nobody knows that it has left */
+}
+
 static void different_clusters(void **state)
 {
     struct daemon daemons[2];
@@ -1067,7 +1144,7 @@ static void different_clusters(void **state)
     open_fails(&options, BANYAN_EINVAL, "is empty"); /* the second, not that the first is alone */
     assert_int_equal(fabric_remote_format(&options, &error), BANYAN_OK);
     assert_int_equal(fabric_remote_format(&one, &error), BANYAN_OK);
-    open_fails(&options, BANYAN_EINVAL, "one of a cluster of 1, but 2 were named");
+    open_fails(&options, BANYAN_EINVAL, "different clusters");
     /* Two clusters of two, each with one of them as a member: the numbers fit, the clusters do not. */
     struct daemon third;
     start_empty(&third, 0);
@@ -1164,6 +1241,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(format_and_open),
         cmocka_unit_test(leases_live_while_others_hang),
         cmocka_unit_test(different_clusters),
+        cmocka_unit_test(a_memory_node_joins),
         cmocka_unit_test(secrets),
         cmocka_unit_test(strangers),
     };

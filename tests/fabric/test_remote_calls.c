@@ -472,7 +472,7 @@ static void too_late(void **state)
     struct world world = {0};
     world_start(&world);
     struct fabric_remote_options options = options_for(&world, false);
-    options.timeout_ms = 300;
+    options.timeout_ms = 1000;
     struct fabric *one = open_with(&options), *two = open_fabric(&world, true);
     struct fabric_endpoint *endpoint = open_endpoint(one);
     struct server server;

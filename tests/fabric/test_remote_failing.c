@@ -17,6 +17,7 @@
 #include "failing.h"
 #include "fabric/local.h"
 #include "fabric/remote.h"
+#include "fabric/wire.h"
 #include "memory/memory.h"
 
 #define POOL  (UINT64_C(4) << 20)
@@ -247,6 +248,54 @@ static void test_without_membarrier(void **state)
     fabric_close(fabric);
 }
 
+/* A word of the memory node's lock region. */
+static int lock_take(struct fabric_endpoint *endpoint, uint16_t node)
+{
+    struct fabric_command take = {.operation = FABRIC_CAS,
+                                  .length = 8,
+                                  .address = gaddr_make(node, GADDR_LOCK_REGION | 64),
+                                  .cas = {.compare = 0, .swap = 1, .mask = UINT64_MAX}};
+    struct fabric_list list = {.node = node, .count = 1, .commands = &take}, *one = &list;
+    int status = fabric_execute(endpoint, &one, 1, NULL);
+    return status ? status : list.status;
+}
+
+/* A memory node joins, whose pool can be mapped at first, and its lock region only when that is tried again.
+ */
+static void test_mapped_later(void **state)
+{
+    struct wire_cluster_list list;
+    struct error error = {0};
+    for (uint16_t i = 0; i < 2; i++)
+        daemon_start(&daemons[i], &(struct daemon_options){.unformatted = true,
+                                                           .secret = "open sesame",
+                                                           .pool_bytes = POOL,
+                                                           .chunk_bytes = 65536,
+                                                           .lock_bytes = 4096,
+                                                           .lease_ms_min = 50});
+    const struct plan plan = {.nodes = {daemons[0].local}};
+    struct fabric_remote_options options = options_of(&plan);
+    options.count = 1;
+    struct fabric *fabric;
+    assert_int_equal(fabric_remote_format(&options, &error), BANYAN_OK);
+    assert_int_equal(fabric_remote_open(&fabric, &options, NULL), BANYAN_OK);
+    struct fabric_endpoint *endpoint = fabric_endpoint_open(fabric, NULL);
+    assert_non_null(endpoint);
+    failing_begin(&(struct failing_order){
+        .calls = FAILING_MMAP, .where = FAILING_ELSEWHERE, .first = 2, .count = 1, .error = ENOMEM});
+    if (fabric_remote_join(&options, &daemons[1].local, &list, &error))
+        fail_msg("%s", error.text);
+    const uint64_t deadline = task_now() + LIMIT;
+    while (!fabric_learn(fabric, 1))
+        assert_true(task_now() < deadline);
+    assert_int_equal(failing_end(), 1);
+    assert_int_equal(lock_take(endpoint, 0), BANYAN_OK);
+    assert_int_equal(lock_take(endpoint, 1), BANYAN_OK);
+    fabric_endpoint_close(endpoint);
+    fabric_close(fabric);
+    kill_daemons();
+}
+
 /* ---- without a lease ---- */
 
 static int ask_attempt(void *context)
@@ -272,7 +321,7 @@ static void test_without_a_lease(void **state)
     struct plan plan = {.nodes = {daemons[0].tcp, daemons[1].tcp}};
     const struct failing_order order = {.calls = FAILING_MEMORY, .count = 1, .error = ENOMEM};
     failing_each(&order, ask_attempt, &plan, BANYAN_ENOMEM);
-    assert_int_equal(failing_each(&order, format_attempt, &plan, BANYAN_ENOMEM), 3);
+    assert_int_equal(failing_each(&order, format_attempt, &plan, BANYAN_ENOMEM), 5);
     kill_daemons();
 }
 
@@ -320,13 +369,10 @@ int main(int count, char **arguments)
 {
     daemon_main(count, arguments);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_sockets),
-        cmocka_unit_test(test_mapped),
-        cmocka_unit_test(test_descriptors),
-        cmocka_unit_test(test_without_membarrier),
-        cmocka_unit_test(test_without_a_lease),
-        cmocka_unit_test(test_local),
+        cmocka_unit_test(test_streams),         cmocka_unit_test(test_sockets),
+        cmocka_unit_test(test_mapped),          cmocka_unit_test(test_descriptors),
+        cmocka_unit_test(test_mapped_later),    cmocka_unit_test(test_without_membarrier),
+        cmocka_unit_test(test_without_a_lease), cmocka_unit_test(test_local),
     };
     task_sleep(1); /* what a plain thread needs to wait, it allocates the first time, or aborts */
     log_set_level(getenv("TEST_LOG") != NULL ? LOG_DEBUG : LOG_ERROR);

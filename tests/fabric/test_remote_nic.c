@@ -321,8 +321,13 @@ static void test_silent(void **state)
     place_rest(&places[0]);
     places[0].attach = GOOD;
     hold(true); /* the stream works, the NIC does not */
-    error = (struct error){0};
-    assert_int_equal(open_fabric(1, 0, 100), BANYAN_ENET);
+    /* A busy machine may take longer than that for what comes before. */
+    int status = BANYAN_ETIMEOUT;
+    for (uint32_t limit_ms = 100; status == BANYAN_ETIMEOUT && limit_ms < 60000; limit_ms *= 4) {
+        error = (struct error){0};
+        status = open_fabric(1, 0, limit_ms);
+    }
+    assert_int_equal(status, BANYAN_ENET);
     assert_non_null(strstr(error.text, "its NIC does not answer in time"));
 }
 

@@ -42,7 +42,8 @@ struct role {
     size_t pool_file, lock_file, staging_file; /* bytes, of those that are mapped */
     uint16_t asked_ids[8];                     /* of the first control connections */
     uint32_t controls, datas;
-    bool hangs; /* data connections */
+    bool hangs;              /* data connections */
+    uint32_t shares_no_more; /* atomic, as it changes while connections open: none is mapped from then on */
 };
 
 static struct role honest(void)
@@ -126,7 +127,8 @@ static bool open_talk(struct role *role, int fd, struct wire_hello *hello)
     struct wire_welcome welcome = hello->role == WIRE_DATA ? role->data_welcome : role->welcome;
     if (hello->role == WIRE_CONTROL && hello->compute_id != 0 && welcome.compute_id == 1)
         welcome.compute_id = hello->compute_id;
-    welcome.mapped = welcome.mapped && (hello->role == WIRE_CONTROL || hello->role == WIRE_DATA);
+    welcome.mapped = welcome.mapped && (hello->role == WIRE_CONTROL || hello->role == WIRE_DATA) &&
+                     !atomic_load_acquire(&role->shares_no_more);
     header = (struct wire_header){.length = sizeof welcome, .kind = WIRE_WELCOME};
     return liar_say(fd, &header, sizeof header) && liar_say(fd, &welcome, sizeof welcome) &&
            (!welcome.mapped || give_descriptors(role, fd, hello));
@@ -139,7 +141,7 @@ static bool beat(struct role *role, int fd, const struct wire_header *asked)
     uint32_t left = atomic_load_acquire(&role->good_beats);
     if (left > 0)
         atomic_store_release(&role->good_beats, left - 1);
-    if (left > 0 || role->beat == BEAT_GOOD) {
+    if (role->beat == BEAT_GOOD || (left > 0 && !atomic_load_acquire(&role->shares_no_more))) {
         __atomic_add_fetch(&role->beats, 1, __ATOMIC_RELEASE);
         return liar_say(fd, asked, sizeof *asked);
     }
@@ -246,8 +248,8 @@ static void test_greetings(void **state)
     role.greeting.magic = 17;
     opens_not(role, BANYAN_EVERSION, "what answers there is not a Banyan memory node");
     role = honest();
-    role.greeting.version = 9;
-    opens_not(role, BANYAN_EVERSION, "it speaks version 9 of the protocol");
+    role.greeting.version = 10;
+    opens_not(role, BANYAN_EVERSION, "it speaks version 10 of the protocol");
     role = honest();
     role.greeting.secret_wanted = 1;
     opens_not(role, BANYAN_EINVAL, "it asks for a secret, and none was given");
@@ -524,14 +526,14 @@ static void test_maps_no_more(void **state)
     role->welcome.mapped = role->data_welcome.mapped = 1;
     role->welcome.lease_ms = 20;
     role->beat = BEAT_CLOSES;
-    role->good_beats = 2;
+    role->good_beats = UINT32_MAX;
     stage_open(&stage, true);
     struct fabric_remote_options options = options_of(&stage);
     assert_int_equal(fabric_remote_open(&fabric, &options, NULL), BANYAN_OK);
     struct fabric_endpoint *endpoint = fabric_endpoint_open(fabric, NULL);
     assert_non_null(endpoint);
     assert_int_equal(add(endpoint), BANYAN_OK);
-    __atomic_store_n(&role->welcome.mapped, 0, __ATOMIC_SEQ_CST);
+    atomic_store_release(&role->shares_no_more, 1);
     wait_trouble(fabric, "does not share its pool as it did before");
     assert_int_equal(add(endpoint), BANYAN_ENET);
     fabric_endpoint_close(endpoint);
@@ -643,7 +645,9 @@ static void formats(struct message result, int code, const char *says)
 static void test_formatting(void **state)
 {
     const uint32_t busy = (uint32_t)BANYAN_EBUSY;
-    formats((struct message){.kind = WIRE_RESULT}, BANYAN_OK, "");
+    /* It is formatted, but answers the list of memory nodes with something else. */
+    formats((struct message){.kind = WIRE_RESULT}, BANYAN_EVERSION,
+            "its list of memory nodes makes no sense");
     formats((struct message){.kind = WIRE_RESULT, .status = busy, .length = 5, .body = "sorry"}, BANYAN_EBUSY,
             "was not formatted: sorry");
     formats((struct message){.kind = WIRE_RESULT, .status = busy}, BANYAN_EBUSY, "was not formatted: in use");

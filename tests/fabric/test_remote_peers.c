@@ -302,8 +302,11 @@ static void fence_live(void **state)
     assert_int_equal(old, 0); /* its lock was free when the fencing had returned */
     WAIT(over(&two, one.self));
     assert_false(fabric_lease_alive(one.fabric));
-    assert_false(over(&one, two.self) || over(&two, two.self));
+    assert_false(over(&two, two.self));
     /* It comes again, and its old operations do not. */
+    bool ended = true;
+    WAIT(!fabric_lease_over(one.endpoint, two.self, &ended, NULL));
+    assert_false(ended);
     struct fabric_command command = {.operation = FABRIC_FAA, .address = gaddr_make(1, 4096), .faa.add = 1};
     struct fabric_list list = {.node = 1, .count = 1, .commands = &command, .incarnation = began};
     struct fabric_list *lists[] = {&list};

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "base/random.h"
 #include "format/verdict.h"
 
 #define TAG     77u
@@ -58,12 +59,11 @@ static void leaf_put(struct leaf *leaf, char letter)
                       value_of(leaf));
 }
 
-static void leaf_open(struct leaf *leaf, enum format_key_kind kind, enum format_leaf_kind leaf_kind)
+static void leaf_open_keys(struct leaf *leaf, enum format_key_kind kind, enum format_leaf_kind leaf_kind,
+                           uint8_t key_bytes)
 {
-    struct format_geometry geometry = {.key_kind = (uint8_t)kind,
-                                       .leaf_kind = (uint8_t)leaf_kind,
-                                       .key_bytes = kind == FORMAT_KEY_FIXED ? 8 : 20,
-                                       .value_bytes = 8};
+    struct format_geometry geometry = {
+        .key_kind = (uint8_t)kind, .leaf_kind = (uint8_t)leaf_kind, .key_bytes = key_bytes, .value_bytes = 8};
     struct error error = {0};
     memset(leaf, 0, sizeof *leaf);
     assert_int_equal(format_geometry_complete(&geometry, 4096, &error), 0);
@@ -82,6 +82,11 @@ static void leaf_open(struct leaf *leaf, enum format_key_kind kind, enum format_
     leaf_put(leaf, 'c');
     leaf_put(leaf, 'f');
     leaf_put(leaf, 'k');
+}
+
+static void leaf_open(struct leaf *leaf, enum format_key_kind kind, enum format_leaf_kind leaf_kind)
+{
+    leaf_open_keys(leaf, kind, leaf_kind, kind == FORMAT_KEY_FIXED ? 8 : 20);
 }
 
 static void leaf_close(struct leaf *leaf)
@@ -303,6 +308,128 @@ static void behind_the_bucket_a_hit_is_not_looked_for(void **state)
     struct format_header header;
     EACH_KIND(&leaf)
     assert_int_equal(point_verdict(&leaf, 'f', FORMAT_SEEN_HEADER, &header), FORMAT_MISS);
+}
+
+/* Keys that differ little: a run of one of three letters, and a tail of up to three others. */
+static struct format_key key_drawn(struct random *random, uint8_t bytes[FORMAT_KEY_MAX])
+{
+    const uint32_t tail = (uint32_t)random_below(random, 4),
+                   length = 1 + tail + (uint32_t)random_below(random, 40);
+    memset(bytes, 'b' + (int)random_below(random, 3), length);
+    for (uint32_t i = length - tail; i < length; i++)
+        bytes[i] = (uint8_t)('b' + random_below(random, 3));
+    return (struct format_key){bytes, length};
+}
+
+static bool found_alike(const struct leaf *leaf, struct format_key key)
+{
+    struct format_bucket bucket;
+    struct format_slot copied = {.number = UINT32_MAX}, placed = {.number = UINT32_MAX};
+    uint8_t image[4096];
+    const uint32_t seed = seed_of(leaf, leaf->header.version);
+    format_bucket_of(&leaf->layout, TAG, key, &bucket);
+    const bool found = format_bucket_find(&leaf->layout, leaf->image, &bucket, seed, key, &copied);
+    assert_int_equal(
+        format_bucket_find_shared(&leaf->layout, leaf->image, image, &bucket, seed, key, &placed), found);
+    if (found)
+        assert_int_equal(copied.number, placed.number);
+    return found;
+}
+
+/* Most slots are passed over by a few of their bytes there. */
+static void in_place_is_found_what_a_copy_has(void **state)
+{
+    (void)state;
+    const uint64_t seed = random_entropy();
+    struct random random;
+    uint32_t found = 0, blocks = 0, whole = 0;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    random_seed(&random, seed);
+    for (unsigned round = 0; round < 200; round++) {
+        struct leaf leaf;
+        uint8_t bytes[FORMAT_KEY_MAX];
+        leaf_open_keys(&leaf, FORMAT_KEY_VARIABLE, FORMAT_LEAF_HASHED, 50);
+        const uint32_t check = seed_of(&leaf, VERSION);
+        for (unsigned i = 0; i < 30; i++) {
+            struct format_bucket bucket;
+            const struct format_key key = key_drawn(&random, bytes);
+            format_bucket_of(&leaf.layout, TAG, key, &bucket);
+            const uint32_t number = format_bucket_free_slot(&leaf.layout, leaf.image, &bucket, check);
+            const bool block = format_slot_needs_block(&leaf.layout, leaf.header.lower, key);
+            if (number == UINT32_MAX || found_alike(&leaf, key))
+                continue;
+            format_slot_write(&leaf.layout, leaf.image, number, check, leaf.header.lower,
+                              block ? 4096 : GADDR_NULL, key, value_of(&leaf));
+            assert_true(found_alike(&leaf, key));
+            blocks += block;
+            whole += !block && !format_slot_remainder(&leaf.layout, leaf.header.lower, key);
+        }
+        for (unsigned i = 0; i < 200; i++)
+            found += found_alike(&leaf, key_drawn(&random, bytes));
+        leaf_close(&leaf);
+    }
+    assert_true(found && blocks && whole);
+}
+
+/* Two slots of the key's bucket have it, of which one fails its check: a reader may meet that where a key was
+ * deleted and put again. */
+static void twice_but_once_valid(struct leaf *leaf, struct random *random, struct format_key key)
+{
+    struct format_bucket bucket;
+    uint32_t numbers[2];
+    const uint32_t check = seed_of(leaf, VERSION);
+    format_bucket_of(&leaf->layout, TAG, key, &bucket);
+    for (unsigned i = 0; i < 2; i++) {
+        numbers[i] = format_bucket_free_slot(&leaf->layout, leaf->image, &bucket, check);
+        if (numbers[i] == UINT32_MAX)
+            return;
+        format_slot_write(&leaf->layout, leaf->image, numbers[i], check, leaf->header.lower, GADDR_NULL, key,
+                          value_of(leaf));
+    }
+    uint8_t *damaged = leaf->image + leaf->layout.slot_offset[numbers[random_below(random, 2)]];
+    damaged[1] ^= 1;
+    assert_true(found_alike(leaf, key));
+}
+
+/* Keys whose last words are mostly the same, so that these tell little. */
+static void in_place_keys_with_one_tail_are_told_apart(void **state)
+{
+    (void)state;
+    const uint64_t seed = random_entropy();
+    struct random random;
+    uint32_t found = 0, missed = 0;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    random_seed(&random, seed);
+    for (unsigned round = 0; round < 200; round++) {
+        struct leaf leaf;
+        leaf_open_keys(&leaf, FORMAT_KEY_FIXED, FORMAT_LEAF_HASHED, 8);
+        const uint32_t check = seed_of(&leaf, VERSION);
+        for (unsigned i = 0; i < 200; i++) {
+            struct format_bucket bucket;
+            uint8_t bytes[8];
+            const struct format_key key = {bytes, sizeof bytes};
+            for (unsigned at = 0; at < sizeof bytes; at++)
+                bytes[at] = (uint8_t)('b' + (at < 4 || at == 7 ? random_below(&random, 3) : 0));
+            format_bucket_of(&leaf.layout, TAG, key, &bucket);
+            const uint32_t number = format_bucket_free_slot(&leaf.layout, leaf.image, &bucket, check);
+            if (found_alike(&leaf, key)) {
+                found++;
+                continue;
+            }
+            missed++;
+            if (number == UINT32_MAX)
+                continue;
+            if (random_below(&random, 8)) {
+                format_slot_write(&leaf.layout, leaf.image, number, check, leaf.header.lower, GADDR_NULL, key,
+                                  value_of(&leaf));
+                assert_true(found_alike(&leaf, key));
+            } else {
+                twice_but_once_valid(&leaf, &random, key);
+            }
+        }
+        leaf_close(&leaf);
+    }
+    assert_true(found && missed);
 }
 
 static void each_slot_of_the_bucket_must_be_valid(void **state)
@@ -569,6 +696,8 @@ int main(void)
         cmocka_unit_test(without_the_header_a_miss_is_unproven),
         cmocka_unit_test(a_miss_needs_header_and_slots),
         cmocka_unit_test(behind_the_bucket_a_hit_is_not_looked_for),
+        cmocka_unit_test(in_place_is_found_what_a_copy_has),
+        cmocka_unit_test(in_place_keys_with_one_tail_are_told_apart),
         cmocka_unit_test(each_slot_of_the_bucket_must_be_valid),
         cmocka_unit_test(versions_must_be_one),
         cmocka_unit_test(a_slot_of_another_version_is_no_hit),

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "fabric/local.h"
+#include "memory/walk_service.h"
 #include "tree/wrapper.h"
 
 static const struct format_geometry geometry = {.key_kind = FORMAT_KEY_FIXED,
@@ -48,6 +49,13 @@ static int run_call(struct fabric_endpoint *endpoint, uint16_t node, const void 
                : wrapper_call(endpoint, node, request, length, reply, capacity, reply_length);
 }
 
+static void run_calls(struct fabric_endpoint *endpoint, struct fabric_call *const *calls, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        calls[i]->status = run_call(endpoint, calls[i]->node, calls[i]->request, calls[i]->length,
+                                    calls[i]->reply, calls[i]->capacity, &calls[i]->reply_length);
+}
+
 static enum fabric_durability durability_of(const struct fabric *fabric, uint16_t node)
 {
     (void)node;
@@ -70,6 +78,7 @@ static int run_persist(struct fabric_endpoint *endpoint, const uint16_t *nodes, 
 static const struct fabric_ops process_ops = {
     .execute = wrapper_execute,
     .call = run_call,
+    .calls = run_calls,
     .endpoint_open = wrapper_endpoint_open,
     .endpoint_close = wrapper_endpoint_close,
     .close = wrapper_close,
@@ -159,8 +168,18 @@ void processes_close(struct processes *processes)
 {
     for (unsigned i = 0; i < processes->count; i++)
         process_close(&processes->all[i]);
-    for (unsigned n = 0; n < processes->nodes; n++)
+    for (unsigned n = 0; n < processes->nodes; n++) {
+        memory_walks_destroy(processes->walks[n]);
         memory_node_destroy(processes->memory[n]);
+    }
+}
+
+void processes_merge_there(struct processes *processes)
+{
+    const struct memory_walk_costs costs = {0};
+    struct error error = {0};
+    for (unsigned n = 0; n < processes->nodes; n++)
+        assert_int_equal(memory_walks_create(&processes->walks[n], processes->memory[n], &costs, &error), 0);
 }
 
 struct process *process_begin(struct processes *processes)
@@ -181,6 +200,7 @@ struct process *process_begin(struct processes *processes)
     process->fabric = &process->trouble->wrapper.fabric;
     assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
     switches.cache_policy = (int)processes->policy;
+    switches.merge_walks = processes->walks[0] ? TREE_WALKS_ALWAYS : TREE_WALKS_NEVER;
     assert_int_equal(tree_compute_create(&process->compute, process->fabric, &switches, &error), 0);
     assert_int_equal(pool_worker_create(&process->worker, tree_compute_pool(process->compute), &error), 0);
     assert_int_equal(tree_session_create(&process->session, process->compute, process->worker, &error), 0);

@@ -40,6 +40,7 @@ struct processes {
     enum tree_cache_policy policy; /* of processes that are started from now on */
     uint64_t cache_bytes;          /* of those */
     struct memory_node *memory[PROCESSES_NODES_MAX];
+    struct memory_walks *walks[PROCESSES_NODES_MAX]; /* NULL: they do not merge */
     struct process all[PROCESSES_MAX];
     unsigned count;
     struct log_heir heirs[8];
@@ -53,6 +54,8 @@ void processes_open(struct processes *processes, unsigned nodes, uint64_t log_by
 /* The same with other memory nodes: all as `memory` says. */
 void processes_open_as(struct processes *processes, unsigned nodes, const struct memory_options *memory);
 void processes_close(struct processes *processes);
+/* Processes that are started from now on have the memory nodes merge all that they have logged (MERGE). */
+void processes_merge_there(struct processes *processes);
 /* The first one makes the index, "logged". Owns nothing yet. */
 struct process *process_start(struct processes *processes);
 /* One without an index, in a pool that is formatted; then the caller's index, which it closes itself, and

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "log/reader.h"
 #include "log/state.h"
+#include "tree/wrapper.h"
 
 static struct processes world;
 
@@ -104,7 +105,7 @@ static void both_disks_are_asked(void **state)
         assert_int_equal(disks.asked[1], second + 1);
         assert_int_equal(cost->round_trips, trips + 2); /* both lists, and both disks */
     }
-    assert_false(process->log->alone);
+    assert_false(log_tells_alone(process->log));
     const unsigned home = process->log->lane.batches[0].frames[0].places[0].stream ? 0 : 1;
     disks.statuses[!home] = BANYAN_ENOSPC;
     assert_int_equal(process_put(process, 20, 1), BANYAN_EUNKNOWN);
@@ -112,9 +113,119 @@ static void both_disks_are_asked(void **state)
     process_check(process, process_put(process, 21, 1));
     log_stats(process->log, &stats);
     assert_true(stats.degraded > 0);
-    assert_true(process->log->alone);
+    assert_true(log_tells_alone(process->log));
+    process_check(process, process_put(process, 22, 1)); /* one copy as well: only one disk knows */
+    assert_true(log_tells_alone(process->log));
     disks.statuses[!home] = 0;
-    process_check(process, process_put(process, 20, 2));
+    process_check(process, process_put(process, 20, 2)); /* this one says it, on two disks */
+    assert_false(log_tells_alone(process->log));
+    processes_close(&world);
+}
+
+/* The second list from now on is refused: the frame that it bears has one copy. */
+struct refusal {
+    struct process *process;
+    unsigned lists;
+};
+
+static int refuse_second(void *context, struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    struct refusal *refusal = context;
+    return ++refusal->lists == 2 ? process_refuse(refusal->process, list)
+                                 : wrapper_pass(endpoint, list, list->count);
+}
+
+static void put_single(struct process *process, unsigned key)
+{
+    struct refusal refusal = {.process = process};
+    struct log_stats before, after;
+    log_stats(process->log, &before);
+    process_hooked(process, refuse_second, &refusal);
+    process_check(process, process_put(process, key, 1));
+    process_hooked(process, NULL, NULL);
+    log_stats(process->log, &after);
+    assert_int_equal(after.degraded, before.degraded + 1);
+    process_own_still(&world, process);
+}
+
+/* Another task draws frames of one copy while this one's lists are under way. */
+static int mark_meanwhile(void *context, struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    struct refusal *refusal = context;
+    refusal->lists++;
+    log_alone(refusal->process->log);
+    return wrapper_pass(endpoint, list, list->count);
+}
+
+/* Whether the log's last frame says that there are frames of one copy. */
+static bool last_tells(struct process *process)
+{
+    bool tells = false;
+    uint64_t last = 0;
+    for (uint16_t n = 0; n < log_nodes(process->log); n++)
+        for (struct log_segment *segment = process->log->streams[n].current; segment; segment = NULL) {
+            static uint8_t bytes[MEMORY_LOG_SEGMENT_LEAST];
+            struct format_log_segment use;
+            struct format_log_view view;
+            const uint32_t length = (uint32_t)segment->pool.bytes;
+            assert_true(length <= sizeof bytes);
+            process_check(process, log_bytes_read(process->session, segment->pool.address, bytes, length));
+            assert_null(format_log_segment_decode(bytes, &use));
+            for (uint32_t at = FORMAT_LOG_BLOCK; at < use.size; at += view.bytes) {
+                if (format_log_frame_find(&use, bytes, at, &view) != FORMAT_LOG_WHOLE)
+                    break;
+                tells = view.first >= last ? view.alone : tells;
+                last = view.first > last ? view.first : last;
+            }
+        }
+    assert_true(last > 0);
+    return tells;
+}
+
+/* P18. That there was a frame of one copy is told until two disks have a frame that says so. At disk-second
+ * they are asked for it, and writes do not wait for what they say. */
+static void what_is_told_of_one_copy(void **state)
+{
+    struct disks disks;
+    const bool always = *(const bool *)*state;
+    processes_open(&world, 2, 0);
+    world.options.copies = 2;
+    struct process *process = process_start(&world);
+    disks = (struct disks){.process = process};
+    process_own(&world, process);
+    heirs_end(&world, process);
+    process_check(process, process_put(process, 0, 1));
+    put_single(process, 1);
+    assert_true(log_tells_alone(process->log));
+    process_check(process, process_put(process, 2, 1)); /* no memory node has a disk: nobody knows */
+    assert_true(log_tells_alone(process->log) && last_tells(process));
+    process_kept(process, always ? FABRIC_KEPT_ON_DISK_ALWAYS : FABRIC_KEPT_ON_DISK, disks_persist, &disks);
+    disks.statuses[1] = BANYAN_EUNKNOWN;
+    if (!always) {
+        process_check(process, process_put(process, 3, 1)); /* one of the disks does not have it */
+        assert_int_equal(asked(&disks), 2);
+        assert_true(log_tells_alone(process->log));
+        process_check(process, process_put(process, 3, 2)); /* not asked again so soon */
+        assert_int_equal(asked(&disks), 2);
+        process->log->asked_at = 0;
+    }
+    disks.statuses[1] = 0;
+    process_check(process, process_put(process, 4, 1));
+    assert_true(last_tells(process) && !log_tells_alone(process->log));
+    const unsigned before = asked(&disks);
+    process_check(process, process_put(process, 5, 1));
+    assert_false(last_tells(process));
+    assert_int_equal(asked(&disks), before + (always ? 2 : 0));
+    put_single(process, 6);
+    struct refusal meanwhile = {.process = process};
+    process_hooked(process, mark_meanwhile, &meanwhile);
+    process->log->asked_at = 0;
+    process_check(process, process_put(process, 7, 1));
+    process_hooked(process, NULL, NULL);
+    assert_true(meanwhile.lists > 0 && log_tells_alone(process->log)); /* its sequences may be greater */
+    process->log->asked_at = 0;
+    process_check(process, process_put(process, 8, 1));
+    assert_false(log_tells_alone(process->log));
     processes_close(&world);
 }
 
@@ -220,10 +331,16 @@ static void what_is_given_back(void **state)
 
 int main(void)
 {
+    static bool second = false, always = true;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_commit_waits_for_the_disk), cmocka_unit_test(a_commit_waits_for_no_second),
-        cmocka_unit_test(both_disks_are_asked),        cmocka_unit_test(a_disk_that_refuses),
-        cmocka_unit_test(segments_wait_for_the_disk),  cmocka_unit_test(what_is_given_back),
+        cmocka_unit_test(a_commit_waits_for_the_disk),
+        cmocka_unit_test(a_commit_waits_for_no_second),
+        cmocka_unit_test(both_disks_are_asked),
+        cmocka_unit_test(a_disk_that_refuses),
+        cmocka_unit_test(segments_wait_for_the_disk),
+        cmocka_unit_test(what_is_given_back),
+        cmocka_unit_test_prestate(what_is_told_of_one_copy, &second),
+        cmocka_unit_test_prestate(what_is_told_of_one_copy, &always),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include "log/reader.h"
 #include "log/state.h"
 #include "tree/index.h"
+#include "tree/locate.h"
 #include "tree/logging.h"
 #include "tree/owners.h"
 #include "tree/owned_cache.h"
@@ -93,6 +94,72 @@ static void a_cycle_while_a_range_is_inherited(void **state)
     struct process *third = process_start(&world);
     process_own(&world, third);
     assert_int_equal(keys_right(third, 0, 40, 1000), 40);
+    processes_close(&world);
+}
+
+/* A share that one of the process's tasks merges, while another brings something about. */
+struct share {
+    struct process *process, *other; /* other: gets the range, and gives it back; NULL: it stays */
+    bool within;
+};
+
+/* Key 0 gets another value meanwhile, which is merged. */
+static void range_goes_and_comes_back(struct process *process, struct process *other)
+{
+    process_gives_away(&world, process);
+    process_others(&world, process, other);
+    process_own(&world, other);
+    heirs_end(&world, other);
+    put_keys(other, 0, 1, 2000);
+    assert_int_equal(log_flush_all(other->log, other->session), 0);
+    process_gives_away(&world, other);
+    process_others(&world, other, process);
+    process_own(&world, process);
+    heirs_end(&world, process);
+}
+
+/* The first READ of the share's is for the way to its leaf: it is located, and no right is announced yet. */
+static int while_locating(void *context, struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    struct share *share = context;
+    struct process *other = share->other;
+    if (!share->within && other && list->commands[0].operation == FABRIC_READ) {
+        share->within = true;
+        share->other = NULL;
+        range_goes_and_comes_back(share->process, other);
+    }
+    return wrapper_pass(endpoint, list, list->count);
+}
+
+/* Returns how many requests it took. */
+static uint64_t merge_share(struct process *process, struct process *other)
+{
+    struct share share = {.process = process, .other = other};
+    struct tree_log_walk walk = {.least = UINT64_MAX};
+    const uint64_t before = tree_session_stats(process->spare)->merge_calls;
+    tree_root_forget(process->tree);
+    process_hooked(process, while_locating, &share);
+    (void)tree_log_apply(process->spare, process->tree, &walk, TREE_LOG_APPLY_MAX);
+    process_hooked(process, NULL, NULL);
+    assert_null(share.other);
+    return tree_session_stats(process->spare)->merge_calls - before;
+}
+
+/* L5, of what memory nodes merge: a process that loses the range while it locates what it has taken to be
+ * merged, and has the range again by the time it announces its right, has nothing of it to merge any more. */
+static void what_was_dropped_is_merged_by_no_memory_node(void **state)
+{
+    (void)state;
+    processes_open(&world, 2, 0);
+    processes_merge_there(&world);
+    struct process *first = process_start(&world), *second = process_start(&world);
+    process_own(&world, first);
+    put_keys(first, 0, 1, 1000);
+    assert_int_equal(merge_share(first, NULL), 1);
+    put_keys(first, 0, 1, 1001);
+    const uint64_t requests = merge_share(first, second);
+    assert_int_equal(process_get(first, 0), 2000);
+    assert_int_equal(requests, 0);
     processes_close(&world);
 }
 
@@ -1242,6 +1309,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cycle_while_a_range_is_inherited),
+        cmocka_unit_test(what_was_dropped_is_merged_by_no_memory_node),
         cmocka_unit_test(a_log_is_read_once_for_all_ranges_of_a_transfer),
         cmocka_unit_test(what_is_merged_is_not_read),
         cmocka_unit_test(merging_that_runs_out_of_memory),

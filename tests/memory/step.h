@@ -43,6 +43,9 @@ struct step_watch step_watch_begin(const char *name);
 void step_watch_end(struct step_watch *watch);
 /* Looks at the parts that calls change: the beginnings of all places, and all of the small ones. */
 bool step_watch_changed(struct step_watch *watch);
+/* False: the child's next instruction cannot change its file, which therefore need not be looked at behind
+ * it: comparing took half of the time of a step. */
+bool step_may_store(pid_t child);
 /* False: the system does not let this process trace. */
 bool step_once(pid_t child);
 /* Calls `judge` for the file at the first step, at each that changed it, and at the last. */

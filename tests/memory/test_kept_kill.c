@@ -34,6 +34,7 @@
 #include "kept.h"
 #include "memory/node.h"
 #include "step.h"
+#include "swarm/world.h"
 
 static int setup(void **state)
 {
@@ -167,10 +168,10 @@ static void calls_are_whole_at_every_instruction(void **state)
     (void)state;
     for (enum kept_deed deed = 0; deed < KEPT_FORMAT; deed++) {
         unsigned stepped = 0;
-        for (uint64_t seed = 1; stepped < 2; seed++) {
+        for (uint64_t seed = 1; stepped < world_rounds(2); seed++) {
             if (seed == 100)
                 fail_msg("deed %d changes nothing", (int)deed);
-            stepped += step_deed(deed, 100 * deed + seed, 60);
+            stepped += step_deed(deed, world_seed(100 * deed + seed), 60);
         }
     }
 }
@@ -463,10 +464,10 @@ static void killed_at_random_nothing_is_lost(void **state)
 {
     (void)state;
     const char *often = getenv("BANYAN_KEPT_KILLS");
-    unsigned kills = often != NULL ? (unsigned)atoi(often) : 200;
+    unsigned kills = often != NULL ? (unsigned)atoi(often) : world_rounds(200);
     uint64_t calls = 0;
     struct random random;
-    random_seed(&random, 77);
+    random_seed(&random, world_seed(77));
     memory_node_destroy(kept_open("lives"));
     for (unsigned i = 0; i < kills; i++) {
         const struct life life = {.seed = random_next(&random), .name = "lives"};

@@ -287,6 +287,29 @@ static void parts(void **state)
     memory_node_destroy(node);
 }
 
+/* One that is emptied hands out what comes back at once, from the space for data, and nothing else. */
+static void staging_while_it_is_emptied(void **state)
+{
+    struct memory_node *node = make();
+    struct memory_allocate_reply reply;
+    struct memory_allocate_request request = {
+        .kind = MEMORY_ALLOCATE, .block_bytes = 1024, .want = 1, .purpose = MEMORY_FOR_STAGING};
+    memory_node_drain(node, true);
+    for (unsigned purpose = 0; purpose < MEMORY_PURPOSES; purpose++)
+        assert_int_equal(allocate_for(node, (enum memory_purpose)purpose, 1024, 1, &reply), BANYAN_ENOSPC);
+    assert_int_equal(ask_for(node, &request, &reply), BANYAN_OK);
+    assert_true(reply.count == 1 && reply.keep == 0);
+    assert_int_equal(give_back(node, 1024, reply.blocks, 1), BANYAN_OK);
+    assert_true(status_of(node).blocks_used == 0);
+    while (!ask_for(node, &request, &reply))
+        ;
+    memory_node_drain(node, false);
+    one_of(node, 1024); /* the reserve is for nodes */
+    request.purpose = MEMORY_FOR_STAGING + 1;
+    assert_int_equal(ask_for(node, &request, &reply), BANYAN_EINVAL);
+    memory_node_destroy(node);
+}
+
 /* A request to give back may name blocks of several sizes. */
 static void several_sizes_at_once(void **state)
 {
@@ -469,7 +492,7 @@ static void bad_requests(void **state)
         assert_int_equal(allocate(node, sizes[i], 1, &reply), BANYAN_EINVAL);
     for (unsigned i = 0; i < sizeof wants / sizeof wants[0]; i++)
         assert_int_equal(allocate(node, 1024, wants[i], &reply), BANYAN_EINVAL);
-    assert_int_equal(allocate_for(node, MEMORY_PURPOSES, 1024, 1, &reply), BANYAN_EINVAL);
+    assert_int_equal(allocate_for(node, MEMORY_FOR_STAGING + 1, 1024, 1, &reply), BANYAN_EINVAL);
     assert_int_equal(allocate(node, MEMORY_BLOCK_MAX, 1, &reply), BANYAN_ENOSPC); /* more than the pool has */
     for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         request.kind = kinds[i];
@@ -1029,6 +1052,7 @@ int main(void)
         cmocka_unit_test(freed_space_serves_any_size),
         cmocka_unit_test(data_keeps_off_the_reserve),
         cmocka_unit_test(parts),
+        cmocka_unit_test(staging_while_it_is_emptied),
         cmocka_unit_test(several_sizes_at_once),
         cmocka_unit_test(random_sizes),
         cmocka_unit_test(usage_of_the_pool),

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/task.h"
 #include "client.h"
+#include "format/leaf.h"
 #include "memory/walk.h"
 #include "memory/walk_message.h"
 #include "memoryd/state.h"
@@ -65,7 +66,8 @@ static void queue_open(struct queue *queue)
     memset(queue, 0, sizeof *queue);
     assert_int_equal(memory_node_create(&queue->node, &options, &error), 0);
     queue->daemon.node = queue->node;
-    assert_int_equal(memoryd_walks_create(&queue->walks, &queue->daemon, 2, &error), 0);
+    assert_int_equal(
+        memoryd_walks_create(&queue->walks, &queue->daemon, MEMORYD_WALKS_AND_MERGES, 2, 0, &error), 0);
     queue->start = MEMORY_FIRST_CHUNK(memory_node_target(queue->node)->lock_bytes);
     queue->length = make_request(queue->request, sizeof queue->request, queue->start);
 }
@@ -84,6 +86,7 @@ static int queue_ask(struct queue *queue, uint16_t compute_id, uint64_t *ticket)
                                .request = queue->request,
                                .length = queue->length,
                                .defers = true};
+    memcpy(&call.kind, queue->request, sizeof call.kind); /* as memory_node_serve does */
     int status = memoryd_walk_service.serve(queue->walks, &call);
     *ticket = call.ticket;
     return status;
@@ -153,6 +156,129 @@ static void fenced_compute_node_leaves_nothing(void **state)
         assert_null(reply);
         take_good(&queue, others[i]);
     }
+    queue_close(&queue);
+}
+
+/* ---- a MERGE writes ---- */
+
+#define SLOT_VALUE UINT64_C(0x1122334455667788)
+#define LEAVES     (2 * CALLS)
+#define LEAF_BYTES 4096u
+
+/* An empty leaf, and a request to put a key into it. */
+static size_t make_merge(gaddr leaf, uint8_t *bytes, size_t room, uint64_t value)
+{
+    struct memory_walk_writer writer = {.bytes = bytes, .capacity = room};
+    struct format_geometry geometry = {.key_bytes = 8, .value_bytes = 8};
+    struct error error;
+    assert_int_equal(format_geometry_complete(&geometry, 4096, &error), 0);
+    const struct memory_walk_request request = {
+        .kind = MEMORY_MERGE, .index = 1, .count = 1, .geometry = memory_walk_geometry_of(&geometry)};
+    const struct memory_merge_entry entry = {
+        .leaf = leaf, .tag = 1, .key_length = 8, .value_length = sizeof value};
+    assert_true(memory_walk_put(&writer, &request, sizeof request) &&
+                memory_walk_put(&writer, &entry, sizeof entry) && memory_walk_put(&writer, "12345678", 8) &&
+                memory_walk_put(&writer, &value, sizeof value));
+    return writer.length;
+}
+
+static void make_leaf(struct queue *queue, gaddr leaf)
+{
+    struct format_geometry geometry = {.key_bytes = 8, .value_bytes = 8};
+    struct format_layout layout;
+    struct error error;
+    assert_int_equal(format_geometry_complete(&geometry, 4096, &error), 0);
+    assert_int_equal(format_layout_init(&layout, &geometry, &error), 0);
+    const struct format_header header = {
+        .tag = 1, .version = 1, .state = FORMAT_NODE_LIVE, .index = 1, .lower = format_key_least(&layout)};
+    static uint8_t image[65536];
+    format_leaf_format(&layout, &header, image);
+    memcpy(memory_node_target(queue->node)->pool + gaddr_offset(leaf), image, geometry.leaf_bytes);
+    format_layout_free(&layout);
+}
+
+/* G6: when the compute node counts as fenced nothing of it writes any more, and what waited in the queue
+ * never does. The threads are at work on its requests, and on others', all the while. */
+static void fenced_compute_node_writes_nothing(void **state)
+{
+    static struct queue queue;
+    static uint8_t before[LEAVES * LEAF_BYTES];
+    struct error error = {0};
+    uint64_t ticket, written = 0;
+    queue_open(&queue);
+    for (unsigned i = 0; i < LEAVES;
+         i++) /* one for each request, as an owner asks once at a time for a leaf */
+        make_leaf(&queue, queue.start + i * LEAF_BYTES);
+    const uint8_t *leaves = memory_node_target(queue.node)->pool + queue.start;
+    memcpy(before, leaves, sizeof before);
+    assert_int_equal(memoryd_walks_start(queue.walks, &error), 0);
+    for (unsigned round = 0; round < 300; round++) {
+        for (unsigned i = 0; i < LEAVES; i++) {
+            queue.length = make_merge(queue.start + i * LEAF_BYTES, queue.request, sizeof queue.request,
+                                      SLOT_VALUE + round * 100 + i);
+            assert_int_equal(queue_ask(&queue, 1, &ticket), MEMORY_DEFERRED);
+        }
+        memoryd_walk_service.fenced(queue.walks, 1);
+        memcpy(before, leaves, sizeof before);
+        for (unsigned i = 0; i < CALLS; i++) { /* while the threads walk on */
+            queue.length = make_request(queue.request, sizeof queue.request, queue.start);
+            assert_int_equal(queue_ask(&queue, 2, &ticket), MEMORY_DEFERRED);
+            memoryd_walks_drop(queue.walks, ticket);
+            assert_memory_equal(before, leaves, sizeof before);
+        }
+        memoryd_walk_service.fenced(queue.walks, 2);
+        assert_memory_equal(before, leaves, sizeof before);
+        written = queue_status(&queue).merge_merged_total;
+    }
+    assert_true(written > 0 && written < 300 * LEAVES); /* some, and some were dropped in the queue */
+    assert_int_equal(queue_status(&queue).merge_merged_total, queue_status(&queue).merges_total);
+    queue_close(&queue);
+}
+
+/* A queue of its own: full of MERGEs, it turns away these and EXCHANGEs alone, and says that it is full. */
+static void merges_have_their_own_queue(void **state)
+{
+    static struct queue queue;
+    struct memoryd_walks *merges;
+    struct error error = {0};
+    queue_open(&queue);
+    make_leaf(&queue, queue.start);
+    assert_int_equal(memoryd_walks_create(&merges, &queue.daemon, MEMORYD_MERGES, 1, 0, &error), 0);
+    struct memoryd_walks *walks = queue.walks;
+    uint64_t ticket, tickets[MEMORYD_WALKS_MAX];
+    queue.walks = merges;
+    queue.length = make_merge(queue.start, queue.request, sizeof queue.request, 1);
+    for (unsigned i = 0; i < MEMORYD_WALKS_MAX; i++) {
+        assert_int_equal(queue_ask(&queue, 1, &tickets[i]), MEMORY_DEFERRED);
+        assert_int_equal(tickets[i] & (MEMORYD_WALK_TICKET | MEMORYD_MERGE_TICKET), MEMORYD_MERGE_TICKET);
+    }
+    assert_int_equal(queue_ask(&queue, 1, &ticket), BANYAN_EBUSY);
+    const uint32_t kind = MEMORY_EXCHANGE;
+    memcpy(queue.request, &kind, sizeof kind);
+    assert_int_equal(queue_ask(&queue, 1, &ticket), BANYAN_EBUSY);
+    assert_int_equal(queue_status(&queue).merge_busy_total, 2);
+    assert_int_equal(queue_status(&queue).walk_busy_total, 0);
+    queue.walks = walks;
+    queue.length = make_request(queue.request, sizeof queue.request, queue.start);
+    assert_int_equal(queue_ask(&queue, 1, &ticket), MEMORY_DEFERRED);
+    assert_int_equal(ticket & (MEMORYD_WALK_TICKET | MEMORYD_MERGE_TICKET), MEMORYD_WALK_TICKET);
+    assert_int_equal(memoryd_walks_start(merges, &error), 0);
+    for (unsigned i = 0; i < MEMORYD_WALKS_MAX; i++) {
+        uint8_t *reply;
+        size_t length;
+        int status;
+        while (!memoryd_walks_take(merges, tickets[i], &status, &reply, &length))
+            task_sleep(LOOK_NS);
+        assert_int_equal(status, 0);
+        free(reply);
+    }
+    struct memory_status_reply status = {0};
+    memoryd_walk_service.report(merges, &status);
+    assert_int_equal(status.merge_threads, 1);
+    assert_int_equal(status.walk_threads, 0);
+    assert_int_equal(status.merges_total, MEMORYD_WALKS_MAX);
+    memoryd_walks_stop(merges);
+    memoryd_walks_destroy(merges);
     queue_close(&queue);
 }
 
@@ -261,6 +387,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_queue_is_busy),
         cmocka_unit_test(fenced_compute_node_leaves_nothing),
+        cmocka_unit_test(fenced_compute_node_writes_nothing),
+        cmocka_unit_test(merges_have_their_own_queue),
         cmocka_unit_test(dropped_walks_give_their_places_back),
         cmocka_unit_test(bad_calls_are_refused),
         cmocka_unit_test(over_a_connection),

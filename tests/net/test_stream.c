@@ -467,6 +467,29 @@ static void test_tls_pending(void **state)
     pair_close(&pair);
 }
 
+/* The write that began the handshake waits for the peer, and the read behind it takes what the peer says:
+ * then the write has nothing more to wait for, and the peer nothing more to say. */
+static void test_tls_handshake_ends_in_a_read(void **state)
+{
+    (void)state;
+    struct pair pair;
+    uint8_t byte = 0;
+    size_t length;
+    pair_open(&pair, tls_make(false, -1, AUTHORITY, false), tls_make(true, SERVER, -1, false),
+              "node.example");
+    assert_int_equal(net_stream_write(pair.client, "x", 1, &length), NET_AGAIN);
+    assert_int_equal(net_stream_wants(pair.client, true), EPOLLIN);
+    assert_int_equal(net_stream_read(pair.server, &byte, 1, &length), NET_AGAIN);
+    assert_int_equal(net_stream_read(pair.client, &byte, 1, &length), NET_AGAIN);
+    assert_string_equal(net_stream_subject(pair.client), "node"); /* the handshake is over */
+    assert_int_equal(net_stream_wants(pair.client, true), EPOLLIN | EPOLLOUT);
+    assert_int_equal(net_stream_wants(pair.client, false), EPOLLIN);
+    assert_int_equal(net_stream_write(pair.client, "x", 1, &length), NET_OK);
+    assert_int_equal(net_stream_read(pair.server, &byte, 1, &length), NET_OK);
+    assert_int_equal(byte, 'x');
+    pair_close(&pair);
+}
+
 /* Garbage instead of records, at every stage. */
 static void test_tls_garbage(void **state)
 {
@@ -561,6 +584,7 @@ int main(void)
         cmocka_unit_test(test_ends_tls),
         cmocka_unit_test(test_tls_cut),
         cmocka_unit_test(test_tls_pending),
+        cmocka_unit_test(test_tls_handshake_ends_in_a_read),
         cmocka_unit_test(test_tls_garbage),
         cmocka_unit_test(test_tls_shared_by_threads),
     };

@@ -593,12 +593,14 @@ static void a_lost_call_does_not_keep_the_lock(void **state)
     rig_close(&rig);
 }
 
-#define HELD_NS UINT64_C(2000000000)
+#define HELD_NS UINT64_C(20000000000) /* at most */
 
+/* The held call goes on when the figures are there; a test whose figures wait for the call ends too. */
 static void let_go_late(void *context)
 {
-    (void)context;
-    task_sleep(HELD_NS);
+    const uint32_t *figures = context; /* acquire: the look at `held` was before */
+    for (uint64_t begun = task_now(); !atomic_load_acquire(figures) && task_now() - begun < HELD_NS;)
+        task_sleep(100000);
     atomic_store_release(&failing[1].held, 0);
 }
 
@@ -635,10 +637,11 @@ static void figures_do_not_wait_for_the_map(void **state)
         task_sleep(100000);
     struct thread *thread;
     struct error error = {0};
-    assert_int_equal(thread_start(&thread, let_go_late, NULL, &error), 0);
-    const uint64_t begun = task_now();
+    uint32_t figures = 0; /* atomic: they are there */
+    assert_int_equal(thread_start(&thread, let_go_late, &figures, &error), 0);
     owner_stats(other->owner, &stats);
-    assert_true(task_now() - begun < HELD_NS / 2);
+    assert_int_equal(atomic_load_acquire(&failing[1].held), 1); /* they did not wait for it */
+    atomic_store_release(&figures, 1u);                         /* release: see let_go_late */
     assert_int_equal(stats.owned, 2);
     assert_int_equal(stats.ranges, 2);
     thread_join(thread);

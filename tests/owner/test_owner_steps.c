@@ -343,7 +343,8 @@ static void operations_inherit_what_they_wait_for(void **state)
     merging = (struct merging){.loser = a};
     good(a, stage_move(a, 1, a));
     good(a, stage_put(a, 1, 7));
-    stage.connected &= ~STAGE_BIT(A); /* it is dead */
+    stage.connected &= ~STAGE_BIT(A);                   /* it is dead */
+    b->owner->options.timeout_ns = 20000 * MILLISECOND; /* what its operations wait for comes */
     good(b, stage_put(b, 1, 8));
     assert_int_equal(merging.inherited, 1);
     assert_int_equal(merging.given_back, 1);
@@ -369,6 +370,7 @@ static void a_range_that_cannot_be_inherited_yet(void **state)
     good(a, stage_move(a, 20, a));
     stage.connected &= ~STAGE_BIT(A); /* it is dead */
     merging.away = true;
+    b->owner->options.timeout_ns = 20000 * MILLISECOND; /* what its operations wait for comes */
     good(b, stage_put(b, 20, 8));
     assert_int_equal(merging.inherited, 1);
     assert_int_equal(stage_right(b, 1, &incarnation), TREE_MOVING);
@@ -569,6 +571,57 @@ static void entries_are_written_before_their_version(void **state)
     stage_close(&stage);
 }
 
+/* ---- ranges that grow ---- */
+
+static struct growth {
+    unsigned looks;   /* at the members, until B has adopted the version; 0: it never does */
+    uint64_t adopted; /* by B, when two ranges had become one */
+} growth;
+
+static void look_of_growth(struct actor *actor, const struct memory_board_request *request)
+{
+    struct actor *b = actor->stage->actors[B];
+    if (actor->number != A)
+        return;
+    if (request->kind == MEMORY_BOARD_PUBLISH)
+        growth.adopted = b->owner->adopted;
+    if (request->kind == MEMORY_BOARD_MEMBERS && growth.looks && !--growth.looks)
+        good(b, owner_refresh(b->owner, b->second, stage_board(b).version));
+}
+
+/* An owner that has adopted the version in which it got the one knows that it had both since. One that stands
+ * still is waited for as long as by other transfers, and not fenced: it loses nothing. */
+static void ranges_grow_when_their_owner_knows_both(void **state)
+{
+    for (unsigned adopts = 0; adopts < 2; adopts++) {
+        struct stage stage;
+        struct stage_ranges ranges = {0};
+        stage_open(&stage);
+        struct actor *a = stage.actors[A], *b = stage.actors[B];
+        good(a, stage_split(a, 20));
+        good(a, stage_move(a, 1, b));
+        good(a, stage_move(a, 20, stage.actors[C]));
+        stage.deaf = STAGE_BIT(B);
+        good(a, stage_move(a, 20, b));
+        const uint64_t version = stage_board(a).version;
+        assert_true(b->owner->adopted < version);
+        growth = (struct growth){.looks = adopts ? 3 : 0};
+        if (adopts) /* in the end: it is waited for, whatever time the looks take */
+            a->owner->options.adopt_ns = UINT64_MAX / 2;
+        stage.before_call = look_of_growth;
+        good(a, merge(a, 20));
+        assert_int_equal(growth.adopted >= version, adopts);
+        stage.before_call = NULL;
+        assert_int_equal(b->fenced, 0);
+        stage_look(a, &ranges);
+        assert_int_equal(ranges.count, 1);
+        assert_int_equal(ranges.of[B], 1);
+        assert_int_equal(stage_put(b, 30, 7), 0);
+        assert_int_equal(stage_get(a, 30), 7);
+        stage_close(&stage);
+    }
+}
+
 /* ---- a transfer that another finishes ---- */
 
 static void die_unpublished(struct actor *actor, const struct memory_board_request *request)
@@ -672,6 +725,70 @@ static void a_finished_transfer_has_a_version_of_its_own(void **state)
     assert_int_equal(ranges.moving, 0);
     assert_int_equal(ranges.shared, 1);
     stage_close(&stage);
+}
+
+/* C takes off what A has left half made. */
+static void die_recovering(struct actor *actor, const struct memory_board_request *request)
+{
+    if (actor->number == C && request->kind == MEMORY_BOARD_PUBLISH)
+        actor->cut = true;
+}
+
+/* All have heard of the bound; its border is not made yet. */
+static void die_half_made(struct actor *actor, const struct memory_board_request *request)
+{
+    if (actor->number == A && request->kind == MEMORY_BOARD_PUBLISH)
+        actor->cut = true;
+}
+
+static int nothing(void *context, struct tree_session *session)
+{
+    (void)context, (void)session;
+    return 0;
+}
+
+/* A takes a bound off the map, or leaves one half made, which C takes off; and the one that took it off ends
+ * before it has published that. Nothing in the map tells of what is gone, and no other change comes. All have
+ * heard of the bound: they hear that it is gone from whatever takes the map's lock next. */
+static void a_bound_that_is_gone_is_published(void **state)
+{
+    for (unsigned half_made = 0; half_made < 2; half_made++) {
+        struct stage stage;
+        struct stage_ranges ranges = {0};
+        (void)state;
+        stage_open(&stage);
+        struct actor *a = stage.actors[A], *b = stage.actors[B], *c = stage.actors[C];
+        if (half_made) {
+            stage.after_call = die_half_made;
+            assert_true(stage_split(a, 20) < 0);
+            stage.after_call = NULL;
+            stage_lose(a);
+            stage_look(b, &ranges);
+            assert_int_equal(ranges.split, 1);
+            stage.before_call = die_recovering;
+            assert_true(owner_locked(c->owner, c->session, nothing, NULL) < 0);
+            assert_true(c->cut);
+            stage_lose(c);
+        } else {
+            good(a, stage_split(a, 20));
+            stage.before_call = die_unpublished;
+            assert_true(merge(a, 20) < 0);
+            stage_lose(a);
+        }
+        stage.before_call = NULL;
+        assert_true(a->cut);
+        stage_look(b, &ranges);
+        assert_int_equal(ranges.count, 1);
+        const uint64_t version = stage_board(b).version;
+        assert_int_equal(b->owner->adopted, version);
+        assert_int_equal(b->owner->copy.count, 2);
+        a->cut = c->cut = false;
+        good(b, owner_locked(b->owner, b->session, nothing, NULL));
+        assert_int_equal(stage_board(b).version, version + 1);
+        assert_int_equal(b->owner->adopted, version + 1);
+        assert_int_equal(b->owner->copy.count, 1);
+        stage_close(&stage);
+    }
 }
 
 /* ---- fetching ---- */
@@ -1079,7 +1196,9 @@ int main(void)
         cmocka_unit_test(an_orphan_is_fenced_before_the_map_changes),
         cmocka_unit_test(a_fenced_holder_writes_nothing),
         cmocka_unit_test(entries_are_written_before_their_version),
+        cmocka_unit_test(ranges_grow_when_their_owner_knows_both),
         cmocka_unit_test(a_finished_transfer_has_a_version_of_its_own),
+        cmocka_unit_test(a_bound_that_is_gone_is_published),
         cmocka_unit_test(an_arrival_is_published_by_who_needs_it),
         cmocka_unit_test(an_arrival_is_published_by_who_never_saw_the_move),
         cmocka_unit_test(a_version_is_read_before_its_entries),

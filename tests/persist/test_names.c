@@ -233,7 +233,7 @@ static void a_life_begins_anew(void **state)
     assert_int_equal(back.anew, 2);
     assert_int_equal(back.named, 3);
     back_end(&back);
-    persist_drain_forget(drain); /* the files with all of that are to be released */
+    (void)persist_drain_forget(drain, 0); /* the files with all of that are to be released */
     pass();
     read_back(&back);
     assert_true(gone(&back, a) && live(&back, b, "b"));

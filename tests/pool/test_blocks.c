@@ -112,6 +112,25 @@ static void little_is_held_back(void **state)
     rig_close(&rig);
 }
 
+/* A worker that is busy with one memory node gives back what it holds of another. */
+static void what_is_held_of_one_memory_node_goes_back(void **state)
+{
+    struct rig rig;
+    gaddr block;
+    rig_open(&rig, 2, UINT64_C(64) << 20);
+    for (unsigned node = 0; node < 2; node++)
+        assert_int_equal(
+            pool_block_allocate_beside(&rig.sessions[0], gaddr_make((uint16_t)node, 64), 100, &block), 0);
+    assert_true(status_of(&rig, 0).blocks_used > 1 && status_of(&rig, 1).blocks_used > 1);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(pool_block_allocate_beside(&rig.sessions[0], gaddr_make(0, 64), 100, &block), 0);
+        pool_worker_idle(rig.workers[0]);
+    }
+    assert_true(status_of(&rig, 0).blocks_used > 4);
+    assert_int_equal(status_of(&rig, 1).blocks_used, 1);
+    rig_close(&rig);
+}
+
 /* Returning in one call what has many sizes. */
 static void one_call_for_many_sizes(void **state)
 {
@@ -380,9 +399,13 @@ static void chunks_are_emptied(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(little_is_held_back),       cmocka_unit_test(one_call_for_many_sizes),
-        cmocka_unit_test(its_own_lists_come_first),  cmocka_unit_test(others_return_theirs),
-        cmocka_unit_test(parts_of_blocks),           cmocka_unit_test(chunks_are_emptied),
+        cmocka_unit_test(little_is_held_back),
+        cmocka_unit_test(one_call_for_many_sizes),
+        cmocka_unit_test(what_is_held_of_one_memory_node_goes_back),
+        cmocka_unit_test(its_own_lists_come_first),
+        cmocka_unit_test(others_return_theirs),
+        cmocka_unit_test(parts_of_blocks),
+        cmocka_unit_test(chunks_are_emptied),
         cmocka_unit_test(what_was_not_sent_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

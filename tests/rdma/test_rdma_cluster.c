@@ -4,7 +4,8 @@
  * what is not there. One scene for each test. Runs as root in a machine with Soft-RoCE at
  * $BANYAN_RDMA_ADDRESS.
  *
- * `test_rdma_cluster huge-pages` is the one test that needs a machine with some.
+ * `test_rdma_cluster huge-pages` is the one test that needs a machine with some; `test_rdma_cluster members`
+ * is the one of memory nodes that join and leave.
  *
  * Started as `test_rdma_cluster --as-nobody KILOBYTES PROGRAM ARGUMENT...` it becomes that program as the
  * user nobody, who may lock so much memory.
@@ -526,6 +527,60 @@ static int become_nobody(char **arguments)
     return 127;
 }
 
+/* ---- memory nodes that join and leave ---- */
+
+static void demand(struct scene *scene, const char *const *arguments, const char *part)
+{
+    process_run(scene, NULL, arguments, &result);
+    if (result.code != 0)
+        fail_msg("%s: %d\n%s%s", arguments[0], result.code, result.output, result.error);
+    assert_contains(result.output, part);
+}
+
+/* What the memory node has in use, as a compute node knows. */
+static uint64_t used_on(redisContext *client, unsigned node)
+{
+    char *text = info_text(client, "banyan"), *at = strstr(text, text_of("memory_node%u:", node));
+    const uint64_t used = at && (at = strstr(at, "used_bytes=")) ? strtoull(at + 11, NULL, 10) : 0;
+    free(text);
+    return used;
+}
+
+/* A compute node that runs gets queue pairs to a memory node that it was not told of, and its data move there
+ * and back. */
+static void test_members(void **state)
+{
+    struct scene *scene = *state;
+    const char *secret = secret_of(scene);
+    struct process *home = start_memory(scene, "home"), *joins = start_memory(scene, "joins");
+    const char *memory = keep(address_text(home, 0)), *other = keep(address_text(joins, 0));
+    struct process *compute = start_compute(scene, "compute", memory, LONG_LEASE, "--format");
+    redisContext *client = client_of(compute, 0);
+    load(client);
+    demand(scene, ARGUMENTS("members", "--memory", memory, "--secret-file", secret, "--join", other),
+           "memory node 1 has joined: rdma://");
+    demand(scene,
+           ARGUMENTS("balance", "--memory", memory, "--secret-file", secret, "--run", "--measure", "0"),
+           "moved: ");
+    assert_true(used_on(client, 1) > used_on(client, 0) / 2);
+    demand_values(client);
+    load(client);
+    demand(
+        scene,
+        ARGUMENTS("balance", "--memory", memory, "--secret-file", secret, "--drain", "1", "--run", "--json"),
+        "\"complete\": true");
+    demand(scene, ARGUMENTS("members", "--memory", memory, "--secret-file", secret, "--leave", "1"),
+           "memory node 1 has left");
+    assert_int_equal(process_stop(joins), 0);
+    demand_values(client);
+    load(client);
+    redisFree(client);
+    assert_int_equal(process_stop(compute), 0);
+    demand_check(scene, memory);
+    assert_int_equal(process_stop(home), 0);
+    scene->passed = true;
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, scene_tear_down)
 
 int main(int count, char **arguments)
@@ -538,8 +593,11 @@ int main(int count, char **arguments)
         return 1;
     }
     const struct CMUnitTest huge_pages[] = {TEST(test_huge_pages)};
+    const struct CMUnitTest members[] = {TEST(test_members)};
     if (count > 1 && !strcmp(arguments[1], "huge-pages"))
         return cmocka_run_group_tests(huge_pages, NULL, NULL);
+    if (count > 1 && !strcmp(arguments[1], "members"))
+        return cmocka_run_group_tests(members, NULL, NULL);
     if (count > 1)
         cmocka_set_test_filter(arguments[1]);
     const struct CMUnitTest tests[] = {

@@ -14,12 +14,17 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/atomic.h"
 #include "base/random.h"
 #include "base/task.h"
+#include "base/worker.h"
+#include "server/state.h"
+#include "server/thread.h"
 #include "serving.h"
 
 static void say_expect(int fd, const char *request, const char *reply)
@@ -526,6 +531,66 @@ static void test_idle_timeout(void **state)
     serving_end(&serving);
 }
 
+/* ---- a thread that stood still ---- */
+
+struct stall {
+    struct serving *serving;
+    int fd;           /* of the client */
+    uint32_t go;      /* atomic: the next tick begins it */
+    bool begun, said; /* by the server's thread */
+};
+
+/* Keeps the whole thread from running. */
+static void stand_still(uint64_t ns)
+{
+    const uint64_t until = task_now() + ns;
+    for (uint64_t now; (now = task_now()) < until;)
+        nanosleep(&(struct timespec){.tv_nsec = until - now < 100000000 ? (long)(until - now) : 100000000},
+                  NULL);
+}
+
+/* A fiber of the server's thread, in the round after a tick. It stands still until the next tick is due,
+ * which then runs behind it in the round that reads the client's first bytes; and there for longer than idle
+ * clients may stay, while the client sends the rest. */
+static void stall_main(void *argument)
+{
+    struct stall *stall = argument;
+    atomic_store_relaxed(&stall->serving->server->idle_timeout_s, UINT64_C(1)); /* a setting */
+    stall->said = serving_say(stall->fd, "01234");
+    stand_still(SERVER_TICK_NS + SERVER_TICK_NS / 2);
+    task_yield();
+    stall->said = stall->said && serving_say(stall->fd, "56789\r\n");
+    stand_still(UINT64_C(1500000000));
+}
+
+static void stall_tick(void *context)
+{
+    struct stall *stall = context;
+    if (!atomic_load_acquire(&stall->go) || stall->begun) /* acquire: the client's socket */
+        return;
+    stall->begun = !worker_spawn(worker_current(), stall_main, stall);
+}
+
+/* A client is not idle for the time in which the server did not look at what it had sent. */
+static void test_stalled_server(void **state)
+{
+    (void)state;
+    struct serving serving;
+    struct stall stall = {.serving = &serving};
+    serving_prepare(&serving, 1);
+    serving.options.tick = stall_tick;
+    serving.options.tick_context = &stall;
+    serving_start(&serving);
+    stall.fd = serving_connect(&serving);
+    /* The bytes that are wanted still are waited for by no fiber. */
+    say_expect(stall.fd, "PING\r\n*2\r\n$4\r\nECHO\r\n$10\r\n", "+PONG\r\n");
+    atomic_store_release(&stall.go, 1u); /* release: the client is there */
+    serving_expect(stall.fd, "$10\r\n0123456789\r\n");
+    close(stall.fd);
+    serving_end(&serving);
+    assert_true(stall.begun && stall.said);
+}
+
 /* A request that arrives slowly, and a reply that is read slowly, keep their connections open longer than the
  * time-out for idle ones. */
 static void test_slow_transfers(void **state)
@@ -776,9 +841,10 @@ int main(void)
         cmocka_unit_test(test_long_command),   cmocka_unit_test(test_garbage),
         cmocka_unit_test(test_half_requests),  cmocka_unit_test(test_never_reads),
         cmocka_unit_test(test_memory_limit),   cmocka_unit_test(test_reply_limit),
-        cmocka_unit_test(test_idle_timeout),   cmocka_unit_test(test_no_descriptors),
-        cmocka_unit_test(test_slow_transfers), cmocka_unit_test(test_killed_command),
-        cmocka_unit_test(test_large_replies),  cmocka_unit_test(test_command_memory),
+        cmocka_unit_test(test_idle_timeout),   cmocka_unit_test(test_stalled_server),
+        cmocka_unit_test(test_no_descriptors), cmocka_unit_test(test_slow_transfers),
+        cmocka_unit_test(test_killed_command), cmocka_unit_test(test_large_replies),
+        cmocka_unit_test(test_command_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

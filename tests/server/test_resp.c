@@ -280,10 +280,9 @@ static void test_reply_limit(void **state)
     resp_writer_free(&writer);
 }
 
-static bool refuse(struct resp_writer *writer, size_t from, size_t to)
+static char *refuse(struct resp_writer *writer, size_t capacity)
 {
-    (void)writer;
-    return to <= from || to <= 4096;
+    return capacity <= 4096 ? realloc(writer->bytes, capacity) : NULL;
 }
 
 static void test_reply_refused(void **state)
@@ -302,6 +301,62 @@ static void test_reply_refused(void **state)
     resp_writer_free(&writer);
 }
 
+/* ---- lengths ---- */
+
+#define LENGTH_MARKS  "0179-+ \r"
+#define LENGTH_DIGITS 4u
+
+/* What a length is by the protocol: digits up to the first CR, without leading zeros. -1: none. */
+static int length_of(const char *text, size_t *end)
+{
+    int value = 0;
+    *end = strcspn(text, "\r");
+    if (!*end || (*text == '0' && *end > 1))
+        return -1;
+    for (size_t i = 0; i < *end; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return -1;
+        value = value * 10 + (text[i] - '0');
+    }
+    return value;
+}
+
+/* Every text of some marks, short and long lengths alike, is one or is refused; and says so only when all of
+ * it is there. */
+static void test_lengths(void **state)
+{
+    (void)state;
+    static char text[16384];
+    const size_t marks = sizeof LENGTH_MARKS - 1;
+    for (unsigned number = 0; number < 4096; number++) {
+        struct resp_parser parser;
+        size_t consumed = 0, end;
+        char *length = text + 5;
+        memset(text, 'x', sizeof text);
+        memcpy(text, "*1\r\n$", 5);
+        for (unsigned i = 0, rest = number; i < LENGTH_DIGITS; i++, rest /= (unsigned)marks)
+            length[i] = LENGTH_MARKS[rest % marks];
+        memcpy(length + LENGTH_DIGITS, "\r\n", 2);
+        const int value = length_of(length, &end);
+        const size_t header = 5 + end + 2;
+        resp_parser_init(&parser);
+        for (size_t part = 5; part < header; part++)
+            assert_int_equal(resp_parse(&parser, &limits, text, part, &consumed), RESP_MORE);
+        if (value < 0) {
+            assert_int_equal(resp_parse(&parser, &limits, text, sizeof text, &consumed), RESP_BROKEN);
+        } else {
+            assert_int_equal(resp_parse(&parser, &limits, text, header + (size_t)value + 1, &consumed),
+                             RESP_MORE);
+            assert_int_equal(resp_parse(&parser, &limits, text, header + (size_t)value + 2, &consumed),
+                             RESP_COMPLETE);
+            assert_int_equal(consumed, header + (size_t)value + 2);
+            assert_int_equal(parser.arguments[0].length, value);
+            assert_ptr_equal(parser.arguments[0].bytes, text + header);
+        }
+        resp_parser_free(&parser);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,7 +364,7 @@ int main(void)
         cmocka_unit_test(test_inline),        cmocka_unit_test(test_broken),
         cmocka_unit_test(test_strangers),     cmocka_unit_test(test_announced),
         cmocka_unit_test(test_replies),       cmocka_unit_test(test_reply_limit),
-        cmocka_unit_test(test_reply_refused),
+        cmocka_unit_test(test_reply_refused), cmocka_unit_test(test_lengths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* logged_store.c - see logged_store.h. */
 #include "logged_store.h"
 
-void logged_store_open(struct logged_store *opened, struct processes *processes, const char *index,
-                       uint64_t seed)
+void logged_store_begin(struct logged_store *opened, struct processes *processes, const char *index,
+                        uint64_t seed)
 {
     struct error error = {0};
     struct process *process = process_begin(processes);
@@ -13,7 +13,13 @@ void logged_store_open(struct logged_store *opened, struct processes *processes,
         fail_msg("%s", error.text);
     store_session_seed(opened->records, seed);
     process_attach(process, store_tree(opened->store));
-    process_own(processes, process);
+}
+
+void logged_store_open(struct logged_store *opened, struct processes *processes, const char *index,
+                       uint64_t seed)
+{
+    logged_store_begin(opened, processes, index, seed);
+    process_own(processes, opened->process);
 }
 
 void logged_store_close(struct logged_store *opened)

@@ -18,6 +18,9 @@ struct logged_store {
 /* The next process; the first one makes the index. `seed`: of its records. */
 void logged_store_open(struct logged_store *opened, struct processes *processes, const char *index,
                        uint64_t seed);
+/* The same, and the process owns nothing yet (process_own). */
+void logged_store_begin(struct logged_store *opened, struct processes *processes, const char *index,
+                        uint64_t seed);
 void logged_store_close(struct logged_store *opened);
 
 #endif

@@ -19,7 +19,7 @@ uint64_t moment_stamp(uint64_t *clock)
     return __atomic_add_fetch(clock, 1, __ATOMIC_ACQ_REL);
 }
 
-struct moment_change *moment_begin(struct moment_client *client, uint64_t *clock)
+static struct moment_change *change_add(struct moment_client *client, const struct moment_change *change)
 {
     if (client->count == client->capacity) {
         client->capacity = client->capacity ? 2 * client->capacity : 1024;
@@ -27,9 +27,20 @@ struct moment_change *moment_begin(struct moment_client *client, uint64_t *clock
         if (!client->changes)
             abort();
     }
-    struct moment_change *change = &client->changes[client->count++];
-    *change = (struct moment_change){.begun = moment_stamp(clock), .ended = UINT64_MAX};
-    return change;
+    client->changes[client->count] = *change;
+    return &client->changes[client->count++];
+}
+
+struct moment_change *moment_begin(struct moment_client *client, uint64_t *clock)
+{
+    return change_add(client, &(struct moment_change){.begun = moment_stamp(clock), .ended = UINT64_MAX});
+}
+
+void moment_copy(struct moment_client *client, const struct moment_change *change)
+{
+    (void)change_add(client, change);
+    for (uint32_t i = 0; i < change->count; i++)
+        client->values[change->keys[i]] = change->values[i];
 }
 
 void moment_add(struct moment_client *client, uint32_t key, uint64_t value)

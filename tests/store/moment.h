@@ -40,6 +40,8 @@ uint64_t moment_stamp(uint64_t *clock);
 struct moment_change *moment_begin(struct moment_client *client, uint64_t *clock);
 void moment_add(struct moment_client *client, uint32_t key, uint64_t value);
 void moment_end(struct moment_client *client, uint64_t *clock);
+/* Notes a change that another client has noted, behind all that this one has. */
+void moment_copy(struct moment_client *client, const struct moment_change *change);
 void moment_client_free(struct moment_client *client);
 
 /* Whether there is a moment between the view's stamps at which all clients' keys held what was seen. Else

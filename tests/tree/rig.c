@@ -60,8 +60,8 @@ static struct task time_task = {&time_ops};
 struct rig_fabric {
     struct wrapper wrapper;
     struct rig *rig;
-    uint64_t since[RIG_NODES];
-    bool away[RIG_NODES], dead, met;
+    uint64_t since[RIG_NODES_MAX];
+    bool away[RIG_NODES_MAX], dead, met;
     enum trouble kind;
     uint64_t chances; /* until it strikes; 0: it does not */
     void (*change)(void *context, void *reply, size_t *length);
@@ -170,7 +170,7 @@ bool rig_mend(struct rig *rig)
 {
     struct rig_fabric *fabric = rig->trouble;
     bool met = fabric->kind == TROUBLE_SHORT ? failing_end() != 0 : fabric->met;
-    for (unsigned i = 0; i < RIG_NODES; i++)
+    for (unsigned i = 0; i < RIG_NODES_MAX; i++)
         fabric->away[i] = false;
     fabric->kind = TROUBLE_NONE;
     fabric->chances = 0;
@@ -274,7 +274,7 @@ static void side_close(struct rig_side *side, bool dead)
 
 static void ours_open(struct rig *rig)
 {
-    const struct fabric_target *targets[RIG_NODES];
+    const struct fabric_target *targets[RIG_NODES_MAX];
     struct error error = {0};
     for (uint16_t i = 0; i < rig->options.nodes; i++)
         targets[i] = memory_node_target(rig->nodes[i]);
@@ -292,7 +292,7 @@ static void ours_open(struct rig *rig)
 
 void rig_open(struct rig *rig, const struct rig_options *options)
 {
-    const struct fabric_target *targets[RIG_NODES];
+    const struct fabric_target *targets[RIG_NODES_MAX];
     struct error error = {0};
     memset(rig, 0, sizeof *rig);
     rig->options = *options;
@@ -331,7 +331,7 @@ void rig_replace_ours(struct rig *rig)
 
 void rig_replace_others(struct rig *rig)
 {
-    const struct fabric_target *targets[RIG_NODES];
+    const struct fabric_target *targets[RIG_NODES_MAX];
     struct error error = {0};
     side_close(&rig->others, false);
     for (uint16_t i = 0; i < rig->options.nodes; i++)
@@ -541,10 +541,19 @@ uint64_t rig_account(struct rig *rig)
     return account.lost;
 }
 
+/* Every byte is the same as the one before: memcmp takes a fraction of the time of a loop. */
+static bool all_zero(const uint8_t *bytes, uint64_t count)
+{
+    return !bytes[0] && !memcmp(bytes, bytes + 1, count - 1);
+}
+
 void rig_locks_are_free(struct rig *rig)
 {
     for (unsigned i = 0; i < rig->options.nodes; i++) {
         const struct fabric_target *target = memory_node_target(rig->nodes[i]);
+        if (all_zero(target->locks, target->lock_bytes) &&
+            all_zero(target->pool + MEMORY_LOCK_TABLE_OFFSET, target->lock_bytes))
+            continue;
         for (uint64_t at = 0; at < target->lock_bytes; at++)
             if (target->locks[at] || target->pool[MEMORY_LOCK_TABLE_OFFSET + at])
                 fail_msg("lock byte %" PRIu64 " of memory node %u is not free", at, i);

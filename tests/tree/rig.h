@@ -34,8 +34,9 @@ enum trouble {
 };
 const char *trouble_name(enum trouble kind);
 
-#define RIG_NODES 2u
-#define RIG_KEYS  4096u
+#define RIG_NODES     2u /* of most tests */
+#define RIG_NODES_MAX 4u
+#define RIG_KEYS      4096u
 
 struct rig_side {
     struct fabric *fabric;
@@ -65,7 +66,7 @@ struct rig_options {
 struct rig_fabric;
 struct rig {
     struct rig_options options;
-    struct memory_node *nodes[RIG_NODES];
+    struct memory_node *nodes[RIG_NODES_MAX];
     struct rig_fabric *trouble;
     struct rig_side ours, others;
     struct rig_entry entries[RIG_KEYS];

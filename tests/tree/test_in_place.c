@@ -9,12 +9,15 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "base/thread.h"
 #include "swarm/world.h"
 #include "tree/announce.h"
+#include "tree/cache.h"
 #include "tree/in_place.h"
 #include "tree/index.h"
 #include "tree/locate.h"
+#include "tree/logged.h"
 #include "tree/session.h"
 
 #define KEYS 300u
@@ -85,7 +88,7 @@ static void scene_set(struct scene *scene, struct world_task *task, uint64_t num
 
 static int scene_change(struct scene *scene)
 {
-    return tree_in_place_change(scene->session, scene->tree, &scene->place, grant, &scene->wish);
+    return tree_in_place_change(scene->session, scene->tree, &scene->place, grant, NULL, &scene->wish);
 }
 
 static void scene_end(struct scene *scene)
@@ -226,6 +229,8 @@ static void last_of_a_bucket(struct world_task *task)
 #define ROUNDS 100000u
 #define BURSTS 200u
 #define MET    60000u
+/* The same, where changes of one key are told. */
+#define TOLD_BURSTS 8u
 
 /* A thread that changes its own key, and looks at the other's each time. */
 struct hand {
@@ -261,7 +266,7 @@ static void hand_work(struct hand *hand, struct world_task *task)
     for (uint64_t round = 1; found && round <= ROUNDS && !atomic_load_relaxed(&hand->partner->done);
          round++) {
         memcpy(wish.value, &round, sizeof round);
-        if (tree_in_place_change(task->session, task->tree, &own, grant, &wish))
+        if (tree_in_place_change(task->session, task->tree, &own, grant, NULL, &wish))
             break;
         while (!tree_in_place_hit(task->session, task->tree, &other, &slot))
             ; /* torn: the other is at it */
@@ -342,6 +347,88 @@ static void changes_are_seen_behind(struct world_task *task)
     }
 }
 
+/* ---- what is told under the latch ---- */
+
+/* A thread that changes a key which another one changes too, and looks at it where it is told so. */
+struct teller {
+    struct wish wish; /* first: the context of both functions */
+    struct world_task *task;
+    struct teller *partner;
+    struct tree_in_place place;
+    uint32_t ready, done; /* atomic */
+    uint64_t told, wrong; /* wrong: the leaf had another value then */
+    uint8_t image[4096];
+};
+
+static void tell(void *context)
+{
+    struct teller *teller = context;
+    struct format_slot slot;
+    teller->told++;
+    if (!format_point_hit_in_place(&teller->place.point, teller->place.spot.bytes, teller->image, &slot) ||
+        memcmp(slot.value.bytes, teller->wish.value, teller->wish.length) != 0)
+        teller->wrong++;
+}
+
+static void teller_work(struct teller *teller, struct world_task *task)
+{
+    uint8_t key[FORMAT_KEY_MAX];
+    teller->wish = (struct wish){.verdict = TREE_PUT, .length = 8};
+    teller->wish.value[7] = teller < teller->partner; /* no value is the other's */
+    const bool found = hand_find(task, 0, key, &teller->place);
+    atomic_store_release(&teller->ready, 1); /* so that both work at the same time */
+    while (!atomic_load_acquire(&teller->partner->ready))
+        atomic_pause();
+    /* Relaxed: `done` only says that the other one is at it no more. */
+    for (uint32_t round = 1; found && round <= ROUNDS && !atomic_load_relaxed(&teller->partner->done);
+         round++) {
+        memcpy(teller->wish.value, &round, sizeof round);
+        if (tree_in_place_change(task->session, task->tree, &teller->place, grant, tell, &teller->wish))
+            break;
+    }
+}
+
+static void teller_run(void *context)
+{
+    struct teller *teller = context;
+    struct world_task task = *teller->task;
+    struct tree_compute *compute = task.session->compute;
+    struct pool_worker *worker;
+    struct error error;
+    uint8_t key[FORMAT_KEY_MAX];
+    if (!pool_worker_create(&worker, tree_compute_pool(compute), &error)) {
+        if (!tree_session_create(&task.session, compute, worker, &error)) {
+            const struct format_key first = {key, (uint32_t)world_key(task.world, 0, key)};
+            if (!tree_begin(task.session, task.tree) &&
+                tree_rights_enter(task.session, task.tree, first) == TREE_OWNED)
+                teller_work(teller, &task);
+            tree_rights_leave(task.session);
+            tree_session_destroy(task.session);
+        }
+        pool_worker_destroy(worker);
+    }
+    atomic_store_release(&teller->ready, 1);
+    atomic_store_release(&teller->done, 1);
+}
+
+static void changes_are_told_in_order(struct world_task *task)
+{
+    static struct teller tellers[2];
+    struct thread *threads[2];
+    struct error error;
+    for (unsigned burst = 0; burst < TOLD_BURSTS; burst++) {
+        for (unsigned i = 0; i < 2; i++)
+            tellers[i] = (struct teller){.task = task, .partner = &tellers[1 - i]};
+        for (unsigned i = 0; i < 2; i++)
+            assert_int_equal(thread_start(&threads[i], teller_run, &tellers[i], &error), 0);
+        for (unsigned i = 0; i < 2; i++)
+            thread_join(threads[i]);
+        assert_true(tellers[0].told + tellers[1].told >= ROUNDS);
+        for (unsigned i = 0; i < 2; i++)
+            assert_int_equal(tellers[i].wrong, 0);
+    }
+}
+
 static void owned_options(struct world_options *options)
 {
     world_options_default(options);
@@ -366,6 +453,173 @@ static void what_is_not_is_left(void **state)
     owned_options(&options);
     run(&options, unusual_changes);
     run(&options, last_of_a_bucket);
+}
+
+/* ---- lookups of the plain case, beside those of any other ---- */
+
+#define DRAWN 20000u /* keys that are drawn from */
+
+/* What a lookup came to. */
+struct answer {
+    int status;
+    uint8_t value[FORMAT_VALUE_MAX];
+    size_t length;
+    struct tree_stats stats;
+};
+
+/* `any`: without the plain case's way. */
+static void ask(struct world_task *task, struct format_key key, size_t room, bool any, struct answer *answer)
+{
+    struct tree_session *session = task->session;
+    memset(answer, 0, sizeof *answer);
+    answer->length = room;
+    tree_session_stats_reset(session);
+    if (any) {
+        assert_int_equal(tree_begin(session, task->tree), 0);
+        assert_int_equal(tree_rights_enter(session, task->tree, key), TREE_OWNED);
+        answer->status = tree_lookup_leaf(session, task->tree, key, answer->value, &answer->length);
+        tree_rights_leave(session);
+    } else {
+        answer->status =
+            tree_lookup(session, task->tree, key.bytes, key.length, answer->value, &answer->length);
+    }
+    answer->stats = *tree_session_stats(session);
+}
+
+/* Where the cached way is the plain case's, it is that of any other; whether it is. */
+static bool ways_agree(struct world_task *task, struct format_key key)
+{
+    struct tree_session *session = task->session;
+    struct format_link leaf = {0};
+    struct tree_path path;
+    uint32_t frames;
+    tree_session_stats_reset(session);
+    assert_int_equal(tree_begin(session, task->tree), 0);
+    assert_int_equal(tree_rights_enter(session, task->tree, key), TREE_OWNED);
+    const bool cached = tree_locate_cached(session, task->tree, key, &leaf, &frames);
+    assert_int_equal(tree_session_stats(session)->cache_hits, 0);
+    assert_int_equal(tree_locate(session, task->tree, key, false, 0, &path), 0);
+    if (cached) {
+        assert_true(format_link_equal(leaf, path.link));
+        assert_int_equal(tree_session_stats(session)->cache_hits, frames);
+    }
+    tree_rights_leave(session);
+    return cached;
+}
+
+/* Several ways at once are those of one after the other. */
+static void many_ways_agree(struct world_task *task, struct random *random)
+{
+    uint8_t bytes[TREE_LOCATE_MANY][FORMAT_KEY_MAX];
+    struct format_key keys[TREE_LOCATE_MANY];
+    struct format_link leaves[TREE_LOCATE_MANY];
+    uint32_t frames[TREE_LOCATE_MANY], alone;
+    const uint32_t count = 1 + (uint32_t)random_below(random, TREE_LOCATE_MANY);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t number = 2 * KEYS + random_below(random, DRAWN);
+        const uint32_t length = (uint32_t)world_key(task->world, number, bytes[i]);
+        keys[i] = (struct format_key){bytes[i], length};
+    }
+    tree_locate_cached_many(task->session, task->tree, keys, count, leaves, frames);
+    for (uint32_t i = 0; i < count; i++) {
+        struct format_link leaf;
+        const bool cached = tree_locate_cached(task->session, task->tree, keys[i], &leaf, &alone);
+        assert_int_equal(cached, leaves[i].address != GADDR_NULL);
+        if (!cached)
+            continue;
+        assert_true(format_link_equal(leaf, leaves[i]));
+        assert_int_equal(frames[i], alone);
+    }
+}
+
+static void answers_agree(struct world_task *task, struct format_key key, size_t room, bool exists)
+{
+    struct answer plain, any;
+    ask(task, key, room, false, &plain);
+    ask(task, key, room, true, &any);
+    assert_int_equal(plain.status, any.status);
+    assert_int_equal(plain.status, !exists ? BANYAN_ENOTFOUND : room ? 0 : BANYAN_EVALUESIZE);
+    if (exists) {
+        assert_int_equal(plain.length, any.length);
+        assert_memory_equal(plain.value, any.value, sizeof plain.value);
+        assert_memory_equal(&plain.stats, &any.stats, sizeof plain.stats);
+    }
+}
+
+/* Insertions and deletions, by which nodes split and die, and lookups of what is there and what is not. */
+static void lookups_agree(struct world_task *task)
+{
+    static uint8_t there[DRAWN];
+    const uint64_t seed = random_entropy();
+    struct random random;
+    uint32_t cached = 0, asked = 0;
+    random_seed(&random, seed);
+    print_message("seed %llu\n", (unsigned long long)seed);
+    memset(there, 0, sizeof there);
+    for (unsigned i = 0; i < 2 * DRAWN; i++) {
+        uint8_t bytes[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX];
+        const uint64_t number = 2 * KEYS + random_below(&random, DRAWN);
+        const struct format_key key = {bytes, (uint32_t)world_key(task->world, number, bytes)};
+        const size_t length = world_value(task->world, i, value);
+        uint8_t *exists = &there[number - 2 * KEYS];
+        if (random_below(&random, 4)) {
+            assert_int_equal(tree_upsert(task->session, task->tree, bytes, key.length, value, length), 0);
+            *exists = 1;
+        } else if (*exists) {
+            assert_int_equal(tree_delete(task->session, task->tree, bytes, key.length), 0);
+            *exists = 0;
+        }
+        if (i % 8)
+            continue;
+        const uint64_t other = random_below(&random, DRAWN);
+        const struct format_key sought = {bytes, (uint32_t)world_key(task->world, 2 * KEYS + other, bytes)};
+        cached += ways_agree(task, sought);
+        answers_agree(task, sought, random_below(&random, 8) ? FORMAT_VALUE_MAX : 0, there[other]);
+        asked++;
+        if (asked % 8 == 0)
+            many_ways_agree(task, &random);
+    }
+    assert_true(cached > asked / 2); /* else nothing much was compared */
+}
+
+static void what_is_found_plainly_is_what_is_found(void **state)
+{
+    static const uint8_t fixed[] = {8, 12, 15};
+    struct world_options options;
+    (void)state;
+    owned_options(&options);
+    options.geometry.leaf_bytes = options.geometry.internal_bytes = 512;
+    for (unsigned i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
+        options.geometry.key_kind = FORMAT_KEY_FIXED;
+        options.geometry.key_bytes = fixed[i];
+        run(&options, lookups_agree);
+    }
+    options.geometry.key_kind = FORMAT_KEY_VARIABLE;
+    options.geometry.key_bytes = 24;
+    run(&options, lookups_agree);
+}
+
+/* In a frame's heads, in lines that are filled up as the cache does it. */
+static void heads_are_found(void **state)
+{
+    const uint64_t seed = random_entropy();
+    struct random random;
+    (void)state;
+    random_seed(&random, seed);
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (unsigned round = 0; round < 20000; round++) {
+        uint64_t heads[64 + TREE_HEADS_LINE], last = 0;
+        const uint32_t count = 1 + (uint32_t)random_below(&random, 64);
+        for (uint32_t i = 0; i < 64 + TREE_HEADS_LINE; i++)
+            heads[i] = i < count ? last += random_below(&random, 3) : UINT64_MAX;
+        if (!random_below(&random, 4))
+            heads[count - 1] = UINT64_MAX;
+        const uint64_t head = random_below(&random, 8) ? random_below(&random, last + 2) : UINT64_MAX;
+        uint32_t expected = 0;
+        for (uint32_t i = 1; i < count; i++)
+            expected = heads[i] <= head ? i : expected;
+        assert_int_equal(tree_heads_search(heads, count, head), expected);
+    }
 }
 
 static void uses_no_place(struct world_task *task)
@@ -399,13 +653,110 @@ static void what_is_done_can_be_seen(void **state)
     run(&options, changes_are_seen_behind);
 }
 
+/* K8: a change is told when it is in the leaf, and before another one can be. */
+static void what_is_told_is_there(void **state)
+{
+    struct world_options options;
+    (void)state;
+    owned_options(&options);
+    run(&options, changes_are_told_in_order);
+}
+
+/* ---- many puts in one call ---- */
+
+#define PUT_CALL 200u
+#define PUTS     3000u
+
+/* Keys `first` on, in this order, each with its place in the order as value, so many in a call; 1: by calls
+ * for one key. */
+static void put_numbers(struct world_task *task, uint64_t first, const uint32_t order[PUTS], uint32_t in_call)
+{
+    static uint8_t keys[PUT_CALL][FORMAT_KEY_MAX], values[PUT_CALL][FORMAT_VALUE_MAX];
+    struct tree_item items[PUT_CALL];
+    for (uint32_t next = 0; next < PUTS;) {
+        uint32_t count = 0;
+        for (; count < in_call && next < PUTS; count++, next++) {
+            items[count] = (struct tree_item){.key = keys[count], .value = values[count], .status = 99};
+            items[count].key_length = world_key(task->world, first + order[next], keys[count]);
+            items[count].length = world_value(task->world, next + 1, values[count]);
+        }
+        assert_int_equal(in_call > 1 ? tree_multi_put(task->session, task->tree, items, count)
+                                     : tree_put(task->session, task->tree, items),
+                         0);
+        for (uint32_t i = 0; i < count; i++)
+            assert_int_equal(items[i].status, 0);
+    }
+}
+
+static void put_numbers_are_there(struct world_task *task, uint64_t first, const uint32_t order[PUTS])
+{
+    for (uint32_t i = 0; i < PUTS; i++) {
+        uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX];
+        size_t length = sizeof value;
+        const size_t key_length = world_key(task->world, first + order[i], key);
+        assert_int_equal(tree_lookup(task->session, task->tree, key, key_length, value, &length), 0);
+        assert_int_equal(world_value_number(task->world, value, length), i + 1);
+    }
+}
+
+/* How many leaves these puts add. */
+static uint64_t put_leaves(struct world_task *task, uint64_t first, const uint32_t order[PUTS],
+                           uint32_t in_call)
+{
+    struct tree_check_report before, after;
+    assert_int_equal(tree_check(task->session, task->tree, &before, NULL, NULL), 0);
+    const uint64_t operations = tree_session_stats(task->session)->operations;
+    put_numbers(task, first, order, in_call);
+    assert_int_equal(tree_session_stats(task->session)->operations, operations + PUTS);
+    put_numbers_are_there(task, first, order);
+    assert_int_equal(tree_check(task->session, task->tree, &after, NULL, NULL), 0);
+    assert_int_equal(after.entries, before.entries + PUTS);
+    return after.leaves - before.leaves;
+}
+
+/* Ascending keys leave as few leaves behind as they do one by one, and all are there in any order. */
+static void put_together(struct world_task *task)
+{
+    static uint32_t order[PUTS];
+    const uint64_t seed = random_entropy();
+    struct random random;
+    random_seed(&random, seed);
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (uint32_t i = 0; i < PUTS; i++)
+        order[i] = i;
+    const uint64_t alone = put_leaves(task, 10000, order, 1),
+                   together = put_leaves(task, 20000, order, PUT_CALL);
+    assert_in_range(together, 1, alone + alone / 8); /* how full a leaf becomes depends on its tag */
+    for (uint32_t i = PUTS; i-- > 1;) {
+        const uint32_t other = (uint32_t)random_below(&random, i + 1), number = order[i];
+        order[i] = order[other];
+        order[other] = number;
+    }
+    put_leaves(task, 30000, order, 1 + (uint32_t)random_below(&random, PUT_CALL));
+}
+
+static void puts_in_one_call_fill_leaves(void **state)
+{
+    struct world_options options;
+    (void)state;
+    owned_options(&options);
+    run(&options, put_together);
+    options.geometry.key_kind = FORMAT_KEY_VARIABLE;
+    options.geometry.key_bytes = 24;
+    run(&options, put_together);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_plain_is_done),
         cmocka_unit_test(what_is_not_is_left),
         cmocka_unit_test(what_is_done_can_be_seen),
+        cmocka_unit_test(what_is_told_is_there),
         cmocka_unit_test(only_where_it_costs_the_same),
+        cmocka_unit_test(heads_are_found),
+        cmocka_unit_test(puts_in_one_call_fill_leaves),
+        cmocka_unit_test(what_is_found_plainly_is_what_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,8 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/random.h"
+#include "format/internal_node.h"
 #include "side.h"
 #include "stepper.h"
+#include "tree/catalogue.h"
 #include "tree/index.h"
 #include "tree/locate.h"
 #include "tree/rights.h"
@@ -24,6 +26,7 @@
 #define NODES     2u
 #define KEYS      240u
 #define KEPT      2u /* every so many-th key stays */
+#define FEW       8u /* that fit one leaf */
 #define VALUE     8u
 #define KEY_BYTES 60u
 
@@ -104,13 +107,13 @@ static int get(struct side *side, unsigned number)
     return status ? 0 : value[0];
 }
 
-/* Leaves with a few keys each, and caches that know them. */
-static void rig_open(struct rig *rig)
+/* Leaves with a few keys each, of keys below `keys`, and caches that know them. */
+static void rig_open_with(struct rig *rig, unsigned keys)
 {
     struct error error = {0};
     memset(rig, 0, sizeof *rig);
     for (uint16_t i = 0; i < NODES; i++) {
-        struct memory_options options = {.node = i, .pool_bytes = 2 << 20};
+        struct memory_options options = {.node = i, .pool_bytes = 2 << 20, .lock_bytes = 4096};
         assert_int_equal(memory_node_create(&rig->memories[i], &options, &error), 0);
     }
     for (unsigned i = 0; i < SIDES; i++)
@@ -120,9 +123,9 @@ static void rig_open(struct rig *rig)
     assert_int_equal(tree_create(rig->sides[0].session, "move", &geometries[kind], &rig->sides[0].tree), 0);
     for (unsigned i = 1; i < SIDES; i++)
         assert_int_equal(tree_open(rig->sides[i].session, "move", &rig->sides[i].tree), 0);
-    for (unsigned i = 0; i < KEYS; i++)
+    for (unsigned i = 0; i < keys; i++)
         assert_int_equal(put(&rig->sides[1], i, 1), 0);
-    for (unsigned i = 0; i < KEYS; i++) {
+    for (unsigned i = 0; i < keys; i++) {
         rig->values[i] = i % KEPT == 0;
         if (!rig->values[i])
             assert_int_equal(take(&rig->sides[1], i), 0);
@@ -130,6 +133,11 @@ static void rig_open(struct rig *rig)
     for (unsigned i = 0; i < SIDES; i++)
         for (unsigned number = 0; number < KEYS; number++)
             assert_int_equal(get(&rig->sides[i], number), rig->values[number]);
+}
+
+static void rig_open(struct rig *rig)
+{
+    rig_open_with(rig, KEYS);
 }
 
 static void rig_close(struct rig *rig)
@@ -328,13 +336,13 @@ static void drops(struct rig *rig, struct side *side)
 }
 
 /* Moves every node that another memory node has. */
-static void moves_to(struct side *side, uint16_t to, unsigned *moved)
+#define LEVELS 8u /* more than there are */
+
+/* The nodes of levels below `levels`. */
+static void moves_below(struct side *side, uint16_t to, uint8_t levels, unsigned *moved)
 {
-    bool raised;
     *moved = 0;
-    if (tree_move_root(side->session, side->tree, (uint16_t)(1 - to), &raised))
-        fail_msg("%s", tree_session_error(side->session)->text);
-    for (uint8_t level = 0; level < 8; level++)
+    for (uint8_t level = 0; level < levels; level++)
         for (unsigned i = 0; i <= KEYS; i++) {
             uint8_t key[KEY_BYTES];
             struct tree_move move = {.level = level, .from = POOL_ANY_NODE, .to = to, .key = key};
@@ -343,6 +351,11 @@ static void moves_to(struct side *side, uint16_t to, unsigned *moved)
                 fail_msg("%s", tree_session_error(side->session)->text);
             *moved += move.outcome == TREE_MOVE_DONE;
         }
+}
+
+static void moves_to(struct side *side, uint16_t to, unsigned *moved)
+{
+    moves_below(side, to, LEVELS, moved);
 }
 
 static void moves(struct rig *rig, struct side *side)
@@ -387,25 +400,61 @@ struct target {
     const char *name;
     unsigned key; /* KEYS: the least */
     uint8_t level;
+    unsigned keys; /* of the rig */
 };
+#define ROOT UINT8_MAX
 static const struct target targets[] = {
-    {"the first leaf", KEYS, 0},       {"a leaf", 100, 0},
-    {"the last leaf", KEYS - 1, 0},    {"an inner node", 100, 1},
-    {"the first inner node", KEYS, 1},
+    {"the first leaf", KEYS, 0, KEYS},       {"a leaf", 100, 0, KEYS},
+    {"the last leaf", KEYS - 1, 0, KEYS},    {"an inner node", 100, 1, KEYS},
+    {"the first inner node", KEYS, 1, KEYS}, {"the root", KEYS, ROOT, KEYS},
+    {"the only leaf", KEYS, ROOT, FEW},
 };
 #define TARGETS (sizeof targets / sizeof *targets)
+
+/* A root of one entry above the root, as a tree has it that has shrunk: so that every other node has a
+ * parent. */
+static void root_raise(struct side *side)
+{
+    struct tree_session *session = side->session;
+    const struct format_layout *layout = &side->tree->layout;
+    static uint8_t image[1024];
+    struct format_link root, fresh;
+    uint8_t level;
+    bool swapped;
+    assert_int_equal(tree_begin(session, side->tree), 0);
+    tree_root_forget(side->tree);
+    assert_int_equal(tree_root_get(session, side->tree, &root, &level), 0);
+    assert_int_equal(pool_allocate(&session->pool, POOL_ANY_NODE, sizeof image, &fresh.address), 0);
+    assert_int_equal(pool_take_tag(&session->pool, gaddr_node(fresh.address), &fresh.tag), 0);
+    struct format_header header = {.tag = fresh.tag,
+                                   .level = (uint8_t)(level + 1),
+                                   .state = FORMAT_NODE_LIVE,
+                                   .index = side->tree->index,
+                                   .lower = format_key_least(layout)};
+    const struct format_entry only = {header.lower, root};
+    format_internal_encode(layout, &header, &only, 1, image);
+    struct fabric_command write = pool_write_command(fresh.address, image, sizeof image);
+    assert_int_equal(pool_execute(&session->pool, gaddr_node(fresh.address), &write, 1), 0);
+    assert_int_equal(tree_root_swap(session, side->tree, root.address, fresh.address, &swapped), 0);
+    assert_true(swapped);
+    tree_root_set(side->tree, fresh, header.level);
+}
 
 static int move_target(struct side *side, const struct target *target, struct tree_move *move)
 {
     static uint8_t key[KEY_BYTES]; /* the move names it */
     struct format_key wanted = format_key_least(&side->tree->layout);
+    struct format_link root;
     struct tree_path path;
-    *move = (struct tree_move){.level = target->level, .key = key};
+    uint8_t level = target->level;
+    assert_int_equal(tree_begin(side->session, side->tree), 0);
+    if (level == ROOT)
+        assert_int_equal(tree_root_get(side->session, side->tree, &root, &level), 0);
+    *move = (struct tree_move){.level = level, .key = key};
     move->key_length = target->key == KEYS ? 0 : (uint32_t)key_make(target->key, key);
     if (move->key_length)
         wanted = (struct format_key){key, move->key_length};
-    assert_int_equal(tree_begin(side->session, side->tree), 0);
-    assert_int_equal(tree_locate(side->session, side->tree, wanted, false, target->level, &path), 0);
+    assert_int_equal(tree_locate(side->session, side->tree, wanted, false, level, &path), 0);
     move->from = gaddr_node(path.link.address);
     move->to = (uint16_t)(1 - move->from);
     return tree_move_node(side->session, side->tree, move);
@@ -423,9 +472,8 @@ static bool move_cut(struct rig *rig, const struct target *target, unsigned at, 
 {
     struct side *victim = &rig->sides[0];
     struct tree_move move;
-    bool raised;
-    for (uint16_t i = 0; i < NODES; i++) /* it may lie on either: so that every node has a parent */
-        assert_int_equal(tree_move_root(victim->session, victim->tree, i, &raised), 0);
+    if (target->level != ROOT)
+        root_raise(victim);
     assert_int_equal(get(victim, 0), rig->values[0]); /* its cache knows the way */
     assert_int_equal(get(victim, 100), rig->values[100]);
     assert_int_equal(get(victim, KEYS - 1), rig->values[KEYS - 1]);
@@ -450,7 +498,7 @@ static bool cut_and_visit(const struct target *target, unsigned at, unsigned com
 {
     struct rig rig;
     struct tree_check_report report;
-    rig_open(&rig);
+    rig_open_with(&rig, target->keys);
     const bool met = move_cut(&rig, target, at, commands);
     *last = commands >= rig.commands;
     if (met) {
@@ -645,7 +693,7 @@ static void everything_moves_there_and_back(void **state)
         assert_int_equal(tree_session_stats(side->session)->operations, 0);
         check(&rig, &after);
         assert_int_equal(after.leaves, before.leaves);
-        assert_in_range(after.height, before.height, before.height + 1);
+        assert_int_equal(after.height, before.height);
         assert_int_equal(after.dead + after.frozen + after.marked + after.missing_parents, 0);
         struct side *eyes = &rig.sides[SIDES - 1];
         assert_int_equal(tree_check(eyes->session, eyes->tree, &after, away_note, &away), 0);
@@ -672,11 +720,18 @@ static void a_move_costs_what_it_should(void **state)
     struct side *side = &rig.sides[0];
     assert_int_equal(move_target(side, &targets[1], &move), 0); /* its worker has blocks and tags then */
     tree_session_stats_reset(side->session);
-    const struct target next = {"another leaf", 160, 0};
+    const struct target next = {"another leaf", 160, 0, KEYS};
     assert_int_equal(move_target(side, &next, &move), 0);
     assert_int_equal(move.outcome, TREE_MOVE_DONE);
     /* The lock with the leaf; the copy; the death; the neighbour's lock and link; the parent's lock, the
      * copy's header, the parent. */
+    assert_int_equal(tree_session_stats(side->session)->cost.round_trips, 8);
+    assert_int_equal(move_target(side, &targets[TARGETS - 1], &move), 0);
+    tree_session_stats_reset(side->session);
+    assert_int_equal(move_target(side, &targets[TARGETS - 1], &move), 0);
+    assert_int_equal(move.outcome, TREE_MOVE_DONE);
+    /* The root: its lock; the copy; the death; the root word's lock, the word, the dead node, the word's
+     * change, the release. */
     assert_int_equal(tree_session_stats(side->session)->cost.round_trips, 8);
     rig_close(&rig);
 }
@@ -704,15 +759,34 @@ static void what_is_not_to_move_stays(void **state)
     move.to = NODES;
     assert_int_equal(tree_move_node(side->session, side->tree, &move), BANYAN_EINVAL);
     assert_non_null(strstr(tree_session_error(side->session)->text, "memory node 2"));
-    struct format_link root;
-    uint8_t level;
-    assert_int_equal(tree_root_get(side->session, side->tree, &root, &level), 0);
-    move = (struct tree_move){
-        .level = level, .from = POOL_ANY_NODE, .to = (uint16_t)(1 - gaddr_node(root.address))};
-    assert_int_equal(tree_move_node(side->session, side->tree, &move), 0);
-    assert_int_equal(move.outcome, TREE_MOVE_ROOT);
     check(&rig, &report);
     rig_close(&rig);
+}
+
+/* However often: the tree does not grow by it. */
+static void the_root_moves_and_stays_the_root(void **state)
+{
+    (void)state;
+    for (kind = 0; kind < KINDS; kind++)
+        for (unsigned few = 0; few < 2; few++) {
+            struct rig rig;
+            struct tree_check_report before, after;
+            struct tree_move move;
+            rig_open_with(&rig, few ? FEW : KEYS);
+            check(&rig, &before);
+            for (unsigned i = 0; i < 40; i++) {
+                struct side *side = &rig.sides[i % 2];
+                tree_root_forget(side->tree);
+                assert_int_equal(move_target(side, &targets[TARGETS - 1], &move), 0);
+                assert_int_equal(move.outcome, TREE_MOVE_DONE);
+                if (i % 8 == 0)
+                    judge(&rig); /* by a session that has cached a former one */
+            }
+            check(&rig, &after);
+            assert_int_equal(after.height, before.height);
+            assert_int_equal(after.internals, before.internals);
+            rig_close(&rig);
+        }
 }
 
 /* All of the other memory node is taken. */
@@ -725,11 +799,10 @@ static void a_full_memory_node_takes_nothing(void **state)
             struct tree_check_report report;
             struct tree_move move;
             gaddr block = GADDR_NULL;
-            bool raised;
-            rig_open(&rig);
+            rig_open_with(&rig, targets[i].keys);
             struct side *side = &rig.sides[0];
-            for (uint16_t node = 0; node < NODES; node++)
-                assert_int_equal(tree_move_root(side->session, side->tree, node, &raised), 0);
+            if (targets[i].level != ROOT)
+                root_raise(side);
             uint64_t taken = 0;
             for (uint16_t node = 0; node < NODES; node++)
                 while (!pool_allocate_beside(&side->session->pool, node, 1024, &block))
@@ -782,15 +855,197 @@ static void a_leaf_that_is_full_to_the_last_slot_is_halved_first(void **state)
     assert_int_equal(filled, layout->slots);
     assert_int_equal(tree_check(side->session, side->tree, &report, NULL, NULL), 0);
     const uint64_t leaves = report.leaves;
-    const struct target last = {"the leaf", KEYS, 0};
-    bool raised;
-    for (uint16_t node = 0; node < NODES; node++)
-        assert_int_equal(tree_move_root(side->session, side->tree, node, &raised), 0);
+    const struct target last = {"the leaf", KEYS, 0, 0};
     assert_int_equal(move_target(side, &last, &move), 0);
     assert_int_equal(move.outcome, TREE_MOVE_DONE);
     assert_int_equal(tree_check(side->session, side->tree, &report, NULL, NULL), 0);
     assert_int_equal(report.leaves, leaves + 1);
     assert_int_equal(report.entries, filled);
+    rig_close(&rig);
+}
+
+/* ---- a walk after which nothing is there ---- */
+
+static uint16_t leave(void *context, gaddr address, uint32_t bytes, uint32_t top_tag)
+{
+    const uint16_t *from = context, node = gaddr_node(address);
+    (void)bytes;
+    (void)top_tag;
+    return node == *from ? (uint16_t)(1 - node) : POOL_ANY_NODE;
+}
+
+struct left {
+    uint16_t node;
+    unsigned count;
+};
+
+static void left_note(void *context, gaddr block, uint32_t bytes)
+{
+    struct left *left = context;
+    left->count += gaddr_node(block) == left->node && bytes >= 512; /* a key's block stays where it is */
+}
+
+/* Until nothing is left to move, as far as it can tell. */
+static void walk_off(struct rig *rig, struct side *side, uint16_t from)
+{
+    const struct tree_move_choice choice = {.where = leave, .context = &from, .all = true};
+    struct left left = {.node = from};
+    struct tree_check_report report;
+    struct tree_move_report moved;
+    unsigned passes = 0;
+    do {
+        struct tree_move_walk walk = {0};
+        moved = (struct tree_move_report){0};
+        while (!walk.ended)
+            if (tree_move_step(side->session, side->tree, &walk, &choice, &moved))
+                fail_msg("%s", tree_session_error(side->session)->text);
+        assert_true(++passes < 6);
+    } while (moved.outcomes[TREE_MOVE_DONE] + moved.outcomes[TREE_MOVE_LATER]);
+    check(rig, &report);
+    assert_int_equal(report.missing_parents, 0);
+    struct side *eyes = &rig->sides[SIDES - 1];
+    assert_int_equal(tree_check(eyes->session, eyes->tree, &report, left_note, &left), 0);
+    assert_int_equal(left.count, 0);
+}
+
+/* The lock of an inner node, which is read with it. */
+static bool locks_parent(const struct fabric_list *list, void *context)
+{
+    const struct rig *rig = context;
+    const struct fabric_command *commands = list->commands;
+    return list->count == 2 && commands[0].operation == FABRIC_CAS && commands[1].operation == FABRIC_READ &&
+           commands[1].length == rig->sides[0].tree->layout.geometry.internal_bytes;
+}
+
+/* The splitter dies before it has posted the separator. */
+static void a_leaf_that_no_parent_names_leaves_too(void **state)
+{
+    (void)state;
+    for (uint16_t from = 0; from < NODES; from++) {
+        struct rig rig;
+        struct tree_check_report report;
+        kind = PLAIN;
+        rig_open_with(&rig, KEYS / 2);
+        struct side *victim = &rig.sides[0];
+        stepper_kill(victim->fabric, locks_parent, 0, &rig);
+        for (unsigned i = KEYS / 2; i < KEYS && !stepper_met(victim->fabric); i++) {
+            assert_int_equal(put(victim, i, 4), 0);
+            rig.values[i] = 4;
+        }
+        assert_true(stepper_met(victim->fabric));
+        for (unsigned i = 0; i < NODES; i++)
+            memory_node_release_locks(rig.memories[i], 1);
+        check(&rig, &report);
+        assert_int_equal(report.missing_parents, 1);
+        walk_off(&rig, &rig.sides[1], from);
+        rig_close(&rig);
+    }
+}
+
+/* The mover dies, wherever, and its copy lies where nothing is to stay. */
+static void the_copy_of_a_move_that_was_cut_leaves_too(void **state)
+{
+    (void)state;
+    kind = PLAIN;
+    for (unsigned i = 0; i < TARGETS; i++) {
+        bool met = true;
+        for (unsigned at = 1; met; at++)
+            for (uint16_t from = 0; from < NODES && met; from++) {
+                struct rig rig;
+                rig_open_with(&rig, targets[i].keys);
+                met = move_cut(&rig, &targets[i], at, 0);
+                walk_off(&rig, &rig.sides[1], from);
+                judge(&rig);
+                rig_close(&rig);
+            }
+    }
+}
+
+/* ---- a memory node that was removed ---- */
+
+static enum fabric_membership only_the_first(const struct fabric *fabric, uint16_t node)
+{
+    (void)fabric;
+    return node ? FABRIC_NO_MEMBER : FABRIC_MEMBER;
+}
+
+static bool learns_nothing(struct fabric *fabric, uint16_t node)
+{
+    (void)fabric;
+    (void)node;
+    return false;
+}
+
+static bool is_fresh(struct fabric *fabric)
+{
+    (void)fabric;
+    return true;
+}
+
+/* From now on the side's compute node posts nothing to the memory nodes but the first. */
+static void others_are_removed(struct side *side, struct fabric_ops *ops)
+{
+    static const struct fabric_cluster_ops cluster = {only_the_first, learns_nothing, is_fresh};
+    *ops = *side->fabric->ops;
+    ops->cluster = &cluster;
+    side->fabric->ops = ops;
+}
+
+/* All nodes of levels below `levels` have been there, and the visitor's cache has them there. */
+static void visit_after_removal(const struct visitor *visitor, uint8_t levels)
+{
+    struct rig rig;
+    struct fabric_ops ops;
+    unsigned moved;
+    rig_open(&rig);
+    walk_off(&rig, &rig.sides[0], 1);
+    moves_below(&rig.sides[0], 1, levels, &moved);
+    assert_true(moved > 8);
+    for (unsigned i = 0; i < SIDES; i++)
+        gets(&rig, &rig.sides[i]);
+    walk_off(&rig, &rig.sides[0], 1);
+    others_are_removed(&rig.sides[1], &ops);
+    visitor->visit(&rig, &rig.sides[1]);
+    judge(&rig);
+    rig_close(&rig);
+}
+
+/* R6. Nothing is to be moved to one that was removed. */
+static void cached_links_to_one_that_was_removed_are_forgotten(void **state)
+{
+    static const uint8_t levels[] = {1, LEVELS}; /* leaves alone; the root too */
+    (void)state;
+    for (kind = 0; kind < KINDS; kind++)
+        for (unsigned v = 0; v < VISITORS; v++)
+            for (unsigned i = 0; i < 2 && visitors[v].visit != moves && visitors[v].visit != drops; i++)
+                visit_after_removal(&visitors[v], levels[i]);
+}
+
+/* A link that leads there though it is read anew is no old one. */
+static void a_link_in_the_pool_to_one_that_was_removed_is_corrupt(void **state)
+{
+    struct rig rig;
+    struct fabric_ops ops;
+    const struct fabric_ops *before;
+    uint8_t key[KEY_BYTES], value[VALUE];
+    size_t length = sizeof value;
+    (void)state;
+    kind = PLAIN;
+    rig_open(&rig);
+    struct side *side = &rig.sides[1];
+    walk_off(&rig, side, 1); /* one leaf alone goes back there */
+    const size_t key_length = key_make(0, key);
+    struct tree_move move = {.from = POOL_ANY_NODE, .to = 1, .key = key, .key_length = (uint32_t)key_length};
+    assert_int_equal(tree_move_node(side->session, side->tree, &move), 0);
+    assert_int_equal(move.outcome, TREE_MOVE_DONE);
+    before = side->fabric->ops;
+    others_are_removed(side, &ops);
+    assert_int_equal(tree_lookup(side->session, side->tree, key, key_length, value, &length),
+                     BANYAN_ECORRUPT);
+    if (!strstr(tree_session_error(side->session)->text, "was removed"))
+        fail_msg("%s", tree_session_error(side->session)->text);
+    side->fabric->ops = before;
+    gets(&rig, side);
     rig_close(&rig);
 }
 
@@ -810,7 +1065,7 @@ static void adopt(struct side *side, uint64_t version, enum tree_right low, enum
 
 static enum tree_move_outcome moved(struct side *side, unsigned number)
 {
-    const struct target target = {"", number, 0};
+    const struct target target = {"", number, 0, KEYS};
     struct tree_move move;
     assert_int_equal(move_target(side, &target, &move), 0);
     return move.outcome;
@@ -863,43 +1118,80 @@ static gaddr root_of(struct side *side)
     return root.address;
 }
 
-/* Another node becomes the root, where the one that the held session knows lay. */
+/* The root moves, until its copy lies where it lay. */
 static void root_used_again(void *context)
 {
     struct rig *rig = context;
     struct side *other = &rig->sides[1];
     const gaddr old = root_of(other);
-    struct format_link root;
-    uint8_t level;
-    bool raised;
-    assert_int_equal(tree_root_get(other->session, other->tree, &root, &level), 0);
-    assert_int_equal(tree_move_root(other->session, other->tree, gaddr_node(old), &raised), 0);
-    assert_true(raised);
-    struct tree_move move = {.level = level, .from = gaddr_node(old), .to = (uint16_t)(1 - gaddr_node(old))};
-    assert_int_equal(tree_move_node(other->session, other->tree, &move), 0);
-    assert_int_equal(move.outcome, TREE_MOVE_DONE);
-    for (unsigned i = 0; i < 8 && root_of(other) != old; i++)
-        for (uint16_t node = 0; node < NODES; node++)
-            assert_int_equal(tree_move_root(other->session, other->tree, node, &raised), 0);
+    struct tree_move move;
+    for (unsigned i = 0; i < 8 && (!i || root_of(other) != old); i++) {
+        assert_int_equal(move_target(other, &targets[TARGETS - 1], &move), 0);
+        assert_int_equal(move.outcome, TREE_MOVE_DONE);
+    }
     rig->leaf = root_of(other) == old ? old : GADDR_NULL;
 }
 
+/* The root splits, and is moved before it has got a parent. */
 static void a_root_in_the_place_of_another_is_not_taken_for_it(void **state)
 {
     (void)state;
     kind = PLAIN;
     struct rig rig;
-    bool raised;
-    rig_open(&rig);
+    rig_open_with(&rig, FEW);
     struct side *held = &rig.sides[0];
     const gaddr root = root_of(held);
     stepper_hold(held->fabric, writes_root, root_used_again, &rig);
-    assert_int_equal(tree_move_root(held->session, held->tree, gaddr_node(root), &raised), 0);
+    for (unsigned i = FEW; i < KEYS && !stepper_met(held->fabric); i++) {
+        assert_int_equal(put(held, i, 3), 0);
+        rig.values[i] = 3;
+    }
     assert_true(stepper_met(held->fabric));
     assert_true(rig.leaf == root); /* it was used again */
-    assert_false(raised);
-    judge(&rig);
+    gets(&rig, &rig.sides[SIDES - 1]);
+    gets(&rig, held);
     rig_close(&rig);
+}
+
+/* A lock under which no node is read: the root word's. */
+static bool locks_root_word(const struct fabric_list *list, void *context)
+{
+    (void)context;
+    return list->count == 1 && list->commands[0].operation == FABRIC_CAS;
+}
+
+static void root_is_read(void *context)
+{
+    struct rig *rig = context;
+    struct side *eyes = &rig->sides[SIDES - 1];
+    const gaddr root = root_of(eyes);
+    rig->met = root != rig->leaf;
+}
+
+/* The mover has died, and two meet the dead root: the later one finds that all is done. */
+static void a_dead_root_is_left_once(void **state)
+{
+    (void)state;
+    for (kind = 0; kind < KINDS; kind++) {
+        unsigned left = 0;
+        bool met = true;
+        for (unsigned at = 1; met; at++) {
+            struct rig rig;
+            struct tree_check_report report;
+            rig_open_with(&rig, FEW);
+            struct side *held = &rig.sides[1];
+            rig.leaf = root_of(held);
+            met = move_cut(&rig, &targets[TARGETS - 1], at, 0);
+            stepper_hold(held->fabric, locks_root_word, root_is_read, &rig);
+            assert_int_equal(put(held, 0, 5), 0);
+            rig.values[0] = 5;
+            left += stepper_met(held->fabric) && rig.met;
+            check(&rig, &report);
+            assert_int_equal(report.dead + report.marked, 0);
+            rig_close(&rig);
+        }
+        assert_true(left > 0);
+    }
 }
 
 int main(void)
@@ -908,10 +1200,16 @@ int main(void)
         cmocka_unit_test(everything_moves_there_and_back),
         cmocka_unit_test(a_move_costs_what_it_should),
         cmocka_unit_test(what_is_not_to_move_stays),
+        cmocka_unit_test(the_root_moves_and_stays_the_root),
         cmocka_unit_test(a_full_memory_node_takes_nothing),
         cmocka_unit_test(a_leaf_that_is_full_to_the_last_slot_is_halved_first),
+        cmocka_unit_test(a_leaf_that_no_parent_names_leaves_too),
+        cmocka_unit_test(the_copy_of_a_move_that_was_cut_leaves_too),
+        cmocka_unit_test(cached_links_to_one_that_was_removed_are_forgotten),
+        cmocka_unit_test(a_link_in_the_pool_to_one_that_was_removed_is_corrupt),
         cmocka_unit_test(leaves_move_by_who_has_the_right_to_them),
         cmocka_unit_test(a_root_in_the_place_of_another_is_not_taken_for_it),
+        cmocka_unit_test(a_dead_root_is_left_once),
         cmocka_unit_test(a_move_that_is_cut_anywhere_is_finished_by_what_comes_next),
         cmocka_unit_test(a_move_that_is_cut_within_a_leafs_body_is_finished_too),
         cmocka_unit_test(a_scan_of_leaves_that_move_meanwhile_tells_each_key_once),

@@ -1561,9 +1561,37 @@ static void rights_that_come_back_wait_for_what_was_before(void **state)
     return_of_a_right(A, SHARED, false);
 }
 
+/* ---- appends ------------------------------------------------------------------------------------- */
+
+/* What they cost in splits, at the end of the index or of a range. */
+static uint64_t splits_of_appends(bool bordered)
+{
+    static const struct part parts[] = {{0, A}, {1000 * STEP, A}};
+    struct rig rig;
+    rig_open(&rig);
+    adopt_all(&rig, parts, bordered ? 2 : 1);
+    if (bordered)
+        assert_int_equal(border(&rig, A, 1000 * STEP), 0);
+    fill(&rig, A, 900);
+    const uint64_t splits = rig.sides[A].session->stats.splits;
+    assert_int_equal(scan(&rig, A, false), 900);
+    rig_close(&rig, NULL);
+    return splits;
+}
+
+static void appends_to_a_range_leave_full_leaves(void **state)
+{
+    (void)state;
+    const uint64_t at_the_end = splits_of_appends(false), at_a_border = splits_of_appends(true);
+    assert_in_range(at_the_end, 10, 900);
+    /* Inner nodes do not know of the border: their halves are a few splits more. */
+    assert_in_range(at_a_border, at_the_end, at_the_end + at_the_end / 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(appends_to_a_range_leave_full_leaves),
         cmocka_unit_test(tables_are_checked),
         cmocka_unit_test(a_first_map_has_any_version),
         cmocka_unit_test(operations_go_to_the_owner),

@@ -411,6 +411,71 @@ static void a_range_that_was_away_is_not_the_same(void **state)
     }
 }
 
+/* ---- ranges that grow ---- */
+
+#define BORDER 40u /* A has what lies below, and what lies above from some version on */
+
+/* The next version: A's range of before and (parts) one above it, the last of them under this epoch. */
+static void adopt_parts(struct rig *rig, unsigned parts, uint64_t epoch, bool logged)
+{
+    uint8_t border[8];
+    const struct side *a = &rig->sides[A];
+    const struct tree_rights_row rows[2] = {
+        {.right = TREE_OWNED, .epoch = parts == 2 ? 1 : epoch, .logged = logged},
+        {.lower = border,
+         .lower_length = (uint32_t)key_make(BORDER, border),
+         .right = TREE_OWNED,
+         .epoch = epoch,
+         .logged = logged}};
+    rig->version++;
+    assert_int_equal(tree_rights_adopt(a->session, a->tree, rig->version, 1, rows, parts), 0);
+    while (tree_rights_sweep(a->session, a->tree)) /* of what it takes from earlier rights */
+        ;
+}
+
+/* Whether A answers for the key from its cache. */
+static bool answers_from_cache(struct rig *rig)
+{
+    const struct side *a = &rig->sides[A];
+    tree_session_stats_reset(a->session);
+    assert_int_equal(get_by(a->session, a->tree, KEY), 1);
+    return !tree_session_stats(a->session)->cost.round_trips;
+}
+
+/* Whether A answers for the key from its cache still when its range has grown, since the map gives all of it
+ * the later part's epoch. known: A had adopted the version in which it got that part; else it had not heard
+ * of it. */
+static bool kept_by_growth(enum tree_cache_policy policy, bool known, bool logged)
+{
+    struct rig rig;
+    uint8_t border[8];
+    rig_open(&rig, policy, TREE_READ_BUCKET);
+    const struct side *a = &rig.sides[A];
+    assert_int_equal(tree_border_make(a->session, a->tree, border, (uint32_t)key_make(BORDER, border)), 0);
+    adopt_parts(&rig, 2, 1, logged);
+    for (unsigned tries = 0; !answers_from_cache(&rig); tries++)
+        assert_true(tries < TRIES);
+    const uint64_t got = rig.version + 1;
+    if (known)
+        adopt_parts(&rig, 2, got, logged);
+    else
+        rig.version++;
+    adopt_parts(&rig, 1, got, logged);
+    const bool kept = answers_from_cache(&rig);
+    rig_close(&rig);
+    return kept;
+}
+
+static void a_range_that_has_grown_is_the_same(void **state)
+{
+    static const enum tree_cache_policy policies[] = {TREE_CACHE_DEX, TREE_CACHE_DINOMO, TREE_CACHE_BANYAN};
+    for (unsigned i = 0; i < sizeof policies / sizeof *policies; i++) {
+        assert_true(kept_by_growth(policies[i], true, false));
+        assert_false(kept_by_growth(policies[i], false, false));
+        assert_false(kept_by_growth(policies[i], true, true)); /* changes were logged under the epoch */
+    }
+}
+
 /* What is cached of a lost range goes by sweeps, and a range that was never lost stays. */
 static void what_is_lost_is_swept(void **state)
 {
@@ -440,8 +505,7 @@ static void what_is_lost_is_swept(void **state)
 
 /* ---- ways that lead astray ---- */
 
-#define BORDER 40u /* A has what lies below, B the rest */
-
+/* A has what lies below the border, B the rest. */
 static void divide(struct rig *rig)
 {
     uint8_t border[8];
@@ -706,6 +770,7 @@ int main(void)
         cmocka_unit_test(a_done_delete_is_not_done_again),
         cmocka_unit_test(what_is_unknown_is_not_done_again),
         cmocka_unit_test(a_range_that_was_away_is_not_the_same),
+        cmocka_unit_test(a_range_that_has_grown_is_the_same),
         cmocka_unit_test(what_is_lost_is_swept),
         cmocka_unit_test(leaves_of_others_are_not_admitted),
         cmocka_unit_test(leaves_of_others_are_not_judged),

@@ -14,6 +14,7 @@
 #include "format/verdict.h"
 #include "memory/walk.h"
 #include "memory/walk_message.h"
+#include "memory/walk_service.h"
 #include "side.h"
 #include "tree/index.h"
 
@@ -339,6 +340,78 @@ static void between_reads(void **state)
     free(walks);
 }
 
+/* The service of simulated memory nodes, whose walks take their time: what is changed between a request's
+ * arrival and its answer is met or not, and never something else. */
+static void nodes_of_two_ages(void **state)
+{
+    const struct memory_walk_costs costs = {.node_ns = 1, .aged_percent = 90};
+    struct walks *walks = malloc(sizeof *walks);
+    struct memory_walks *service;
+    struct error error = {0};
+    unsigned old = 0, new = 0, others = 0;
+    walks_open(walks, &shapes[0]);
+    assert_int_equal(memory_walks_create(&service, walks->memory, &costs, &error), 0);
+    const struct fabric_target *target = memory_node_target(walks->memory);
+    for (unsigned round = 0; round < 2000; round++) {
+        const unsigned number = (unsigned)random_below(&walks->random, KEYS);
+        struct memory_walk_writer writer = begin(walks, MEMORY_WALK_FIND, 1);
+        struct memory_walk_reader reader;
+        struct memory_walk_answer answer;
+        const uint8_t *value;
+        put_key(walks, &writer, number);
+        const uint64_t before = walks->values[number];
+        walks->was[number] = UINT64_C(1) << before % 64;
+        assert_true(target->call_ns(target->owner, 1, writer.bytes, writer.length) > 0);
+        walks->changing = true;
+        churn(walks);
+        walks->changing = false;
+        change(walks, number, walks->changes + 1);
+        assert_int_equal(target->call(target->owner, 1, writer.bytes, writer.length, walks->reply,
+                                      sizeof walks->reply, &walks->reply_length),
+                         0);
+        assert_true(memory_walk_read(&reader, walks->reply, walks->reply_length));
+        assert_true(memory_walk_read_answer(&reader, &answer, &value));
+        assert_int_not_equal(answer.outcome, MEMORY_WALK_CORRUPT);
+        const uint64_t answered = answer.outcome == MEMORY_WALK_HIT ? value_number(walks, &answer, value) : 0;
+        if (answer.outcome != MEMORY_WALK_HIT && answer.outcome != MEMORY_WALK_MISS) {
+            others++;
+            continue;
+        }
+        assert_true(walks->was[number] >> answered % 64 & 1);
+        old += answered == before;
+        new += answered == walks->values[number];
+    }
+    print_message("%u old answers, %u new ones, %u without\n", old, new, others);
+    assert_true(old > 200 && new > 200);
+    memory_walks_destroy(service);
+    walks_close(walks);
+    free(walks);
+}
+
+static void some_are_turned_away(void **state)
+{
+    const struct memory_walk_costs costs = {.busy_percent = 40};
+    struct walks *walks = malloc(sizeof *walks);
+    struct memory_walks *service;
+    struct error error = {0};
+    unsigned busy = 0;
+    walks_open(walks, &shapes[0]);
+    assert_int_equal(memory_walks_create(&service, walks->memory, &costs, &error), 0);
+    const struct fabric_target *target = memory_node_target(walks->memory);
+    for (unsigned i = 0; i < 500; i++) {
+        struct memory_walk_writer writer = begin(walks, MEMORY_WALK_FIND, 1);
+        put_key(walks, &writer, i);
+        const int status = target->call(target->owner, 1, writer.bytes, writer.length, walks->reply,
+                                        sizeof walks->reply, &walks->reply_length);
+        assert_true(!status || status == BANYAN_EBUSY);
+        busy += status == BANYAN_EBUSY;
+    }
+    assert_in_range(busy, 150, 250);
+    memory_walks_destroy(service);
+    walks_close(walks);
+    free(walks);
+}
+
 /* ---- requests from outside ---- */
 
 static void refused(struct walks *walks, const struct memory_walk_writer *writer, const char *what)
@@ -461,10 +534,9 @@ static void damage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_answers),
-        cmocka_unit_test(between_reads),
-        cmocka_unit_test(bad_requests),
-        cmocka_unit_test(damage),
+        cmocka_unit_test(same_answers),      cmocka_unit_test(between_reads),
+        cmocka_unit_test(nodes_of_two_ages), cmocka_unit_test(some_are_turned_away),
+        cmocka_unit_test(bad_requests),      cmocka_unit_test(damage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

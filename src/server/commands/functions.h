@@ -14,6 +14,7 @@
 server_point_function get_point;
 /* set.c */
 server_command_function set_run, setnx_run, setex_run, psetex_run, getset_run, getdel_run, getex_run;
+server_put_function set_put, setex_put, psetex_put;
 /* mset.c */
 server_command_function mset_run, msetnx_run;
 /* splice.c */

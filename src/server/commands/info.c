@@ -28,6 +28,7 @@ struct figures {
     struct server_stats stats;
     uint64_t pool_bytes, used_bytes; /* sums of the memory nodes that have answered */
     uint64_t fragmented_bytes;       /* free, in chunks that are partly used */
+    unsigned memory_nodes;           /* that there are */
     unsigned kept;                   /* memory nodes whose pool lies in a file */
     bool exact;                      /* the keys must be counted, not estimated */
     bool sized;                      /* the memory nodes must be asked what is used now */
@@ -125,7 +126,7 @@ static const char *durability(const struct figures *f)
     const enum fabric_durability kept = server_durability(f->server);
     if (kept >= FABRIC_KEPT_ON_DISK)
         return kept == FABRIC_KEPT_ON_DISK_ALWAYS ? "disk-always" : "disk-second";
-    return f->server->node_count && f->kept == f->server->node_count ? "process" : "memory";
+    return f->memory_nodes && f->kept == f->memory_nodes ? "process" : "memory";
 }
 
 /* In the words of Redis, whose tools look for them: a checkpoint is its snapshot, and what its log of
@@ -270,23 +271,26 @@ static void section_banyan(struct figures *f)
              fabric_capabilities(f->server->fabric)->backend, tree->operations, tree->cost.round_trips,
              (double)tree->cost.round_trips / operations, tree->retries, tree->cost.bytes_read,
              tree->cost.bytes_written, f->stats.cache.bytes, (double)tree->cache_hits / looks,
-             f->stats.store.records_written, f->stats.store.records_freed, f->server->node_count);
-    for (unsigned i = 0; i < f->server->node_count; i++) {
+             f->stats.store.records_written, f->stats.store.records_freed, f->memory_nodes);
+    for (unsigned i = 0; i < server_memory_nodes(f->server); i++) {
         struct server_memory_state state;
         struct memory_status_reply status = {0};
+        if (!server_memory_is(f->server, i))
+            continue;
         server_memory_state(f->server, i, &state, &status);
         text_add(
             &f->text,
             "memory_node%u:connected=%d,pool_bytes=%" PRIu64 ",used_bytes=%" PRIu64 ",compute_nodes=%" PRIu64
             ",fenced=%" PRIu64 ",rdma=%d,queue_pairs=%" PRIu64 ",log_bytes=%" PRIu64 ",log_segments=%" PRIu64
             ",durability=%s,disk_failed=%d,disk_syncs=%" PRIu64 ",walks=%" PRIu64 ",walk_nodes=%" PRIu64
-            ",walks_busy=%" PRIu64 ",walk_cpu_usec=%" PRIu64
-            ",walk_share=%.3f,walk_usec=%.1f,walk_read_usec=%.1f\r\n",
+            ",walks_busy=%" PRIu64 ",walk_cpu_usec=%" PRIu64 ",merges=%" PRIu64 ",merges_busy=%" PRIu64
+            ",merge_cpu_usec=%" PRIu64 ",walk_share=%.3f,walk_usec=%.1f,walk_read_usec=%.1f\r\n",
             i, state.connected, status.pool_bytes, status.bytes_used, status.compute_nodes,
             status.fenced_total, status.nic != 0, status.nic_queues, status.log_bytes, status.log_segments,
             durability_name(&status), status.disk_failed != 0, status.disk_syncs_total, status.walks_total,
             status.walk_nodes_total, status.walk_busy_total, status.walk_cpu_ns_total / 1000,
-            state.walks.share, (double)state.walks.walk_ns / 1e3, (double)state.walks.read_ns / 1e3);
+            status.merges_total, status.merge_busy_total, status.merge_cpu_ns_total / 1000, state.walks.share,
+            (double)state.walks.walk_ns / 1e3, (double)state.walks.read_ns / 1e3);
     }
 }
 
@@ -360,12 +364,12 @@ static void section_log(struct figures *f)
              l->entries, l->commits, l->commits ? (double)l->entries / (double)l->commits : 0.0, l->frames,
              l->bytes, l->degraded, l->unknown, l->refused);
     text_add(&f->text,
-             "log_merged:%" PRIu64 "\r\nlog_cycles:%" PRIu64 "\r\nlog_cycle_usec_last:%" PRIu64
-             "\r\nlog_held:%" PRIu64 "\r\nlog_held_usec_longest:%" PRIu64 "\r\nlog_waits:%" PRIu64
-             "\r\nlog_wait_usec_longest:%" PRIu64 "\r\nlog_full:%" PRIu64 "\r\nlog_inherited:%" PRIu64
-             "\r\nlog_inherit_usec_longest:%" PRIu64 "\r\n",
-             l->merged, l->cycles, l->cycle_ns / 1000, l->held, l->held_longest_ns / 1000, l->waits,
-             l->wait_longest_ns / 1000, l->full, l->inherited, l->inherit_longest_ns / 1000);
+             "log_merged:%" PRIu64 "\r\nlog_merged_there:%" PRIu64 "\r\nlog_cycles:%" PRIu64
+             "\r\nlog_cycle_usec_last:%" PRIu64 "\r\nlog_held:%" PRIu64 "\r\nlog_held_usec_longest:%" PRIu64
+             "\r\nlog_waits:%" PRIu64 "\r\nlog_wait_usec_longest:%" PRIu64 "\r\nlog_full:%" PRIu64
+             "\r\nlog_inherited:%" PRIu64 "\r\nlog_inherit_usec_longest:%" PRIu64 "\r\n",
+             l->merged, l->merged_there, l->cycles, l->cycle_ns / 1000, l->held, l->held_longest_ns / 1000,
+             l->waits, l->wait_longest_ns / 1000, l->full, l->inherited, l->inherit_longest_ns / 1000);
 }
 
 static const struct section {
@@ -409,9 +413,12 @@ static void figures_gather(struct figures *f)
         f->sized |= sections[i].sized && wanted(f->call, &sections[i]);
     server_refresh(f->server);
     server_stats(f->server, &f->stats);
-    for (unsigned i = 0; i < f->server->node_count; i++) {
+    for (unsigned i = 0; i < server_memory_nodes(f->server); i++) {
         struct server_memory_state state;
         struct memory_status_reply status = {0};
+        if (!server_memory_is(f->server, i))
+            continue;
+        f->memory_nodes++;
         if (f->sized)
             server_node_ask(f->server, store_session_tree(f->call->store), i);
         server_memory_state(f->server, i, &state, &status);

@@ -63,7 +63,7 @@ static void type_point(struct server_call *call, const struct store_value *value
 /* name, run, point, arity, flags, keys, summary */
 #define KEY(name, run, point, arity, flags, first, last, step, summary)                                      \
     {                                                                                                        \
-        name, run, point, arity, flags, first, last, step, "generic", summary, NULL, NULL                    \
+        name, run, point, arity, flags, first, last, step, "generic", summary, NULL, NULL, NULL              \
     }
 
 const struct server_command server_key_commands[] = {
@@ -85,8 +85,8 @@ const struct server_command server_key_commands[] = {
     KEY("keys", keys_run, NULL, 2, SERVER_READONLY, 0, 0, 0, "All keys that match a pattern"),
     KEY("randomkey", randomkey_run, NULL, 1, SERVER_READONLY, 0, 0, 0, "Some key"),
     {"flushdb", flush_run, NULL, -1, SERVER_WRITE, 0, 0, 0, "server", "Deletes all keys, one after the other",
-     NULL, NULL},
+     NULL, NULL, NULL},
     {"flushall", flush_run, NULL, -1, SERVER_WRITE, 0, 0, 0, "server",
-     "Deletes all keys, one after the other", NULL, NULL},
+     "Deletes all keys, one after the other", NULL, NULL, NULL},
     {.name = NULL},
 };

@@ -54,8 +54,10 @@ static void memory_usage(struct server_call *call)
 static void memory_doctor(struct server_call *call)
 {
     struct text text = {0};
-    for (unsigned i = 0; i < server_of(call)->node_count; i++) {
+    for (unsigned i = 0; i < server_memory_nodes(server_of(call)); i++) {
         struct server_memory_state state;
+        if (!server_memory_is(server_of(call), i))
+            continue;
         struct memory_status_reply status = {0};
         server_memory_state(server_of(call), i, &state, &status);
         if (!state.connected)

@@ -184,7 +184,7 @@ static void previous_run(struct server_call *call)
 /* name, run, arity, flags, summary */
 #define RANGE(name, run, arity, flags, summary)                                                              \
     {                                                                                                        \
-        name, run, NULL, arity, flags, 0, 0, 0, "range", summary, NULL, NULL                                 \
+        name, run, NULL, arity, flags, 0, 0, 0, "range", summary, NULL, NULL, NULL                           \
     }
 
 const struct server_command server_range_commands[] = {
@@ -193,7 +193,7 @@ const struct server_command server_range_commands[] = {
     RANGE("nextkey", next_run, 2, SERVER_READONLY | SERVER_FAST, "The first key behind a key"),
     RANGE("prevkey", previous_run, 2, SERVER_READONLY | SERVER_FAST, "The last key before a key"),
     {"cut", NULL, NULL, -2, SERVER_READONLY, 0, 0, 0, "range", "Keys as they were together at one moment",
-     cut_subcommands, NULL},
+     cut_subcommands, NULL, NULL},
     RANGE("delrange", delete_run, 3, SERVER_WRITE, "Deletes the keys between two bounds, one by one"),
     {.name = NULL},
 };

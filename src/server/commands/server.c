@@ -152,11 +152,11 @@ static const struct server_subcommand latency_subcommands[] = {{"LATEST", 2, rep
 /* name, function or subcommands, arity, flags, group, summary */
 #define PLAIN(name, run, arity, flags, group, summary)                                                       \
     {                                                                                                        \
-        name, run, NULL, arity, flags, 0, 0, 0, group, summary, NULL, NULL                                   \
+        name, run, NULL, arity, flags, 0, 0, 0, group, summary, NULL, NULL, NULL                             \
     }
 #define PARTS(name, run, parts, arity, flags, first, group, summary)                                         \
     {                                                                                                        \
-        name, run, NULL, arity, flags, first, first, first ? 1 : 0, group, summary, parts, NULL              \
+        name, run, NULL, arity, flags, first, first, first ? 1 : 0, group, summary, parts, NULL, NULL        \
     }
 #define FREE (SERVER_NO_AUTH | SERVER_FAST)
 
@@ -196,6 +196,6 @@ const struct server_command server_admin_commands[] = {
     PLAIN("exec", exec_run, 1, SERVER_IN_MULTI, "transactions", "End a transaction: EXECABORT"),
     PLAIN("discard", discard_run, 1, SERVER_FAST | SERVER_IN_MULTI, "transactions", "End a transaction"),
     {"watch", watch_run, NULL, -2, SERVER_FAST | SERVER_IN_MULTI, 1, -1, 1, "transactions",
-     "An error: there are no transactions", NULL, NULL},
+     "An error: there are no transactions", NULL, NULL, NULL},
     PLAIN("unwatch", unwatch_run, 1, SERVER_FAST, "transactions", "Nothing is watched"),
     {0}};

@@ -48,41 +48,56 @@ static const struct set_option set_table[] = {
 #define SET_ALLOWS   (~(unsigned)SET_PERSIST)
 #define GETEX_ALLOWS ((unsigned)(SET_EXPIRY | SET_PERSIST))
 
-static bool options_parse(struct server_call *call, uint32_t first, unsigned allowed,
-                          struct set_options *options)
+/* False: they are no such options. */
+static bool options_read(const struct resp_argument *arguments, uint32_t count, uint32_t first,
+                         unsigned allowed, struct set_options *options)
 {
     *options = (struct set_options){.flags = 0};
-    for (uint32_t i = first; i < call->count; i++) {
+    for (uint32_t i = first; i < count; i++) {
         const struct set_option *option = set_table;
-        while (option->name && !server_argument_is(&call->arguments[i], option->name))
+        while (option->name && !server_argument_is(&arguments[i], option->name))
             option++;
         if (!(option->flag & allowed) || options->flags & option->conflicts ||
-            (option->flag & SET_EXPIRY && i + 1 == call->count)) {
-            server_reply_syntax(call);
+            (option->flag & SET_EXPIRY && i + 1 == count))
             return false;
-        }
         options->flags |= option->flag;
         if (option->flag & SET_EXPIRY)
-            options->expire = &call->arguments[++i];
+            options->expire = &arguments[++i];
     }
     return true;
 }
 
-/* Reads an expiry as one of SET_EXPIRY in `flags` says. Replies an error and returns false if it is wrong. */
+static bool options_parse(struct server_call *call, uint32_t first, unsigned allowed,
+                          struct set_options *options)
+{
+    bool good = options_read(call->arguments, call->count, first, allowed, options);
+    if (!good)
+        server_reply_syntax(call);
+    return good;
+}
+
+/* The time that a number means as one of SET_EXPIRY in `flags` says. False: none. */
+static bool expire_time(int64_t when, unsigned flags, uint64_t now_ms, uint64_t *expires)
+{
+    bool good = when > 0;
+    if (flags & (SET_EX | SET_EXAT))
+        good = good && !__builtin_mul_overflow(when, 1000, &when);
+    if (flags & (SET_EX | SET_PX))
+        good = good && !__builtin_add_overflow(when, (int64_t)now_ms, &when);
+    *expires = (uint64_t)when;
+    return good;
+}
+
+/* Reads an expiry. Replies an error and returns false if it is wrong. */
 static bool expire_read(struct server_call *call, const struct resp_argument *argument, unsigned flags,
                         uint64_t *expires)
 {
     int64_t when;
     if (!server_argument_integer(call, argument, &when))
         return false;
-    bool good = when > 0;
-    if (flags & (SET_EX | SET_EXAT))
-        good = good && !__builtin_mul_overflow(when, 1000, &when);
-    if (flags & (SET_EX | SET_PX))
-        good = good && !__builtin_add_overflow(when, (int64_t)call->now_ms, &when);
+    bool good = expire_time(when, flags, call->now_ms, expires);
     if (!good)
         server_reply_bad_expire(call);
-    *expires = (uint64_t)when;
     return good;
 }
 
@@ -160,6 +175,37 @@ void set_run(struct server_call *call)
         resp_simple(call->reply, "OK");
     else
         resp_null(call->reply);
+}
+
+/* server_put_function: a value and, perhaps, an expiry that is yet to come. */
+static bool put_plain(const struct resp_argument *value, const struct resp_argument *expire, unsigned flags,
+                      uint64_t now_ms, struct store_value *put)
+{
+    int64_t when;
+    *put = (struct store_value){.bytes = (const uint8_t *)value->bytes, .length = value->length};
+    return !expire || (server_integer_parse(expire->bytes, expire->length, &when) &&
+                       expire_time(when, flags, now_ms, &put->expires) && put->expires > now_ms);
+}
+
+bool set_put(const struct resp_argument *arguments, uint32_t count, uint64_t now_ms, struct store_value *put)
+{
+    struct set_options options;
+    return options_read(arguments, count, 3, SET_EXPIRY, &options) &&
+           put_plain(&arguments[2], options.expire, options.flags, now_ms, put);
+}
+
+bool setex_put(const struct resp_argument *arguments, uint32_t count, uint64_t now_ms,
+               struct store_value *put)
+{
+    (void)count;
+    return put_plain(&arguments[3], &arguments[2], SET_EX, now_ms, put);
+}
+
+bool psetex_put(const struct resp_argument *arguments, uint32_t count, uint64_t now_ms,
+                struct store_value *put)
+{
+    (void)count;
+    return put_plain(&arguments[3], &arguments[2], SET_PX, now_ms, put);
 }
 
 void setnx_run(struct server_call *call)

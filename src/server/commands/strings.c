@@ -79,7 +79,13 @@ static void mget_run(struct server_call *call)
 /* name, run, point, arity, flags, keys, summary */
 #define STRING(name, run, point, arity, flags, first, last, step, summary)                                   \
     {                                                                                                        \
-        name, run, point, arity, flags, first, last, step, "string", summary, NULL, NULL                     \
+        name, run, point, arity, flags, first, last, step, "string", summary, NULL, NULL, NULL               \
+    }
+#define SETTING(command_name, run_function, put_function, command_arity, command_summary)                    \
+    {                                                                                                        \
+        .name = command_name, .run = run_function, .put = put_function, .arity = command_arity,              \
+        .flags = SERVER_WRITE, .first_key = 1, .last_key = 1, .key_step = 1, .group = "string",              \
+        .summary = command_summary                                                                           \
     }
 
 /* One command under two names. */
@@ -96,11 +102,10 @@ const struct server_command server_string_commands[] = {
     GETRANGE("getrange", "A part of a key's value"),
     GETRANGE("substr", "A part of a key's value (old name)"),
     STRING("mget", mget_run, NULL, -2, SERVER_READONLY, 1, -1, 1, "The values of many keys"),
-    STRING("set", set_run, NULL, -3, SERVER_WRITE | SERVER_PUT, 1, 1, 1,
-           "Sets a key, under conditions if wanted"),
+    SETTING("set", set_run, set_put, -3, "Sets a key, under conditions if wanted"),
     STRING("setnx", setnx_run, NULL, 3, WRITE_FAST, 1, 1, 1, "Sets a key that does not exist"),
-    STRING("setex", setex_run, NULL, 4, SERVER_WRITE, 1, 1, 1, "Sets a key for some seconds"),
-    STRING("psetex", psetex_run, NULL, 4, SERVER_WRITE, 1, 1, 1, "Sets a key for some milliseconds"),
+    SETTING("setex", setex_run, setex_put, 4, "Sets a key for some seconds"),
+    SETTING("psetex", psetex_run, psetex_put, 4, "Sets a key for some milliseconds"),
     STRING("getset", getset_run, NULL, 3, WRITE_FAST, 1, 1, 1, "Sets a key; what it held before"),
     STRING("getdel", getdel_run, NULL, 2, WRITE_FAST, 1, 1, 1, "Deletes a key; what it held before"),
     STRING("getex", getex_run, NULL, -2, WRITE_FAST, 1, 1, 1, "The value of a key, whose expiry is changed"),

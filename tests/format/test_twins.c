@@ -1,0 +1,237 @@
+/*
+ * test_twins.c - what is quick in src/format/ against what is plain, on random input: keys that are compared
+ * by heads, buckets of short keys, misses of points in place that are proven in one pass, slots that
+ * are written together.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "format/verdict.h"
+
+#define KEY_MAX 24u
+
+/* ---- keys ---- */
+
+static int sign(int order)
+{
+    return (order > 0) - (order < 0);
+}
+
+/* Few different bytes, so that many keys begin alike, or are prefixes of one another. */
+static struct format_key key_random(struct random *random, uint8_t *bytes)
+{
+    static const uint8_t some[4] = {0, 1, 0x80, 0xff};
+    const uint32_t length = (uint32_t)random_next(random) % (KEY_MAX + 1);
+    const bool alike = random_next(random) % 2;
+    for (uint32_t i = 0; i < length; i++)
+        bytes[i] = alike && i < 9 ? 7 : some[random_next(random) % 4];
+    return (struct format_key){bytes, length};
+}
+
+static void keys_compared_by_heads(void **state)
+{
+    (void)state;
+    struct random random;
+    unsigned seen[3] = {0};
+    random_seed(&random, 1);
+    for (unsigned round = 0; round < 100000; round++) {
+        uint8_t bytes[2][KEY_MAX];
+        const struct format_key a = key_random(&random, bytes[0]), b = key_random(&random, bytes[1]);
+        const int order = sign(format_key_compare(a, b));
+        assert_int_equal(order, sign(format_key_compare_bytes(a, b)));
+        assert_int_equal(order, -sign(format_key_compare(b, a)));
+        seen[order + 1]++;
+    }
+    assert_true(seen[0] > 1000 && seen[1] > 100 && seen[2] > 1000);
+}
+
+/* Keys of eight bytes have a hash of their own, which is the same. */
+static void buckets_of_eight_bytes(void **state)
+{
+    (void)state;
+    struct random random;
+    random_seed(&random, 3);
+    for (unsigned round = 0; round < 100000; round++) {
+        const uint64_t bytes = round < 100 ? round : random_next(&random);
+        const uint32_t tag = round % 100 < 10 ? round % 100 : (uint32_t)random_next(&random);
+        const struct format_key key = {(const uint8_t *)&bytes, sizeof bytes};
+        assert_true(format_bucket_hash_eight(tag, key.bytes) == format_bucket_hash(tag, key));
+    }
+}
+
+/* ---- points in place ---- */
+
+struct leaf {
+    struct format_layout layout;
+    struct format_header header;
+    uint8_t least[KEY_MAX];
+    uint8_t image[4096] __attribute__((aligned(8)));
+};
+
+static const struct format_link here = {.address = 4096, .tag = 77};
+
+/* One of some hundred, of which many have the same head. */
+static struct format_key key_of(const struct leaf *leaf, uint32_t number, uint8_t *bytes)
+{
+    const uint32_t length = leaf->layout.geometry.key_bytes;
+    memset(bytes, 3, length);
+    bytes[5] = (uint8_t)(number % 16);
+    bytes[length - 1] = (uint8_t)(number / 16);
+    return (struct format_key){bytes, length};
+}
+
+static void leaf_open(struct leaf *leaf, uint8_t key_bytes, uint8_t value_bytes, enum format_leaf_kind kind)
+{
+    struct format_geometry geometry = {.key_kind = FORMAT_KEY_FIXED,
+                                       .leaf_kind = (uint8_t)kind,
+                                       .key_bytes = key_bytes,
+                                       .value_bytes = value_bytes};
+    struct error error = {0};
+    memset(leaf, 0, sizeof *leaf);
+    assert_int_equal(format_geometry_complete(&geometry, 4096, &error), 0);
+    assert_int_equal(format_layout_init(&leaf->layout, &geometry, &error), 0);
+    assert_in_range(geometry.leaf_bytes, 256, sizeof leaf->image);
+}
+
+/* Any part of the slots taken, and now and then one damaged. */
+static void leaf_fill(struct leaf *leaf, struct random *random)
+{
+    const struct format_layout *layout = &leaf->layout;
+    leaf->header = (struct format_header){.tag = here.tag,
+                                          .version = (uint16_t)random_next(random),
+                                          .state = FORMAT_NODE_LIVE,
+                                          .lower = {leaf->least, layout->geometry.key_bytes}};
+    format_leaf_format(layout, &leaf->header, leaf->image);
+    const uint32_t seed = format_slot_seed(leaf->header.tag, leaf->header.version);
+    const uint32_t wanted = (uint32_t)random_next(random) % layout->slots;
+    for (uint32_t i = 0; i < wanted; i++) {
+        struct format_bucket bucket;
+        uint8_t bytes[KEY_MAX], value[KEY_MAX] = {0};
+        const struct format_key key = key_of(leaf, (uint32_t)random_next(random) % 256, bytes);
+        format_bucket_of(layout, here.tag, key, &bucket);
+        const uint32_t number = format_bucket_free_slot(layout, leaf->image, &bucket, seed);
+        struct format_slot slot;
+        if (number != UINT32_MAX && !format_bucket_find(layout, leaf->image, &bucket, seed, key, &slot))
+            format_slot_write(layout, leaf->image, number, seed, leaf->header.lower, GADDR_NULL, key,
+                              (struct format_key){value, layout->geometry.value_bytes});
+    }
+    if (random_next(random) % 4 == 0) {
+        const uint32_t number = (uint32_t)random_next(random) % layout->slots;
+        leaf->image[layout->slot_offset[number] + random_next(random) % layout->slot_bytes] ^= 0x10;
+    }
+}
+
+static enum format_verdict point_check(const struct leaf *leaf, uint32_t number)
+{
+    uint8_t bytes[KEY_MAX], image[4096] __attribute__((aligned(8)));
+    const struct format_key key = key_of(leaf, number, bytes);
+    struct format_point point;
+    struct format_slot plain = {.number = UINT32_MAX}, quick = plain;
+    memset(image, 0xee, sizeof image);
+    format_point_set(&point, &leaf->layout, here, 0, key);
+    const enum format_verdict verdict =
+        format_point_verdict_locked(&point, leaf->image, &leaf->header, &plain);
+    assert_int_equal(format_point_verdict_in_place(&point, leaf->image, image, &leaf->header, &quick),
+                     verdict);
+    if (verdict == FORMAT_HIT)
+        assert_int_equal(quick.number, plain.number);
+    /* Also where the key stands in a slot, which the search in place would find before. */
+    const uint32_t seed = format_slot_seed(here.tag, leaf->header.version);
+    if (format_slots_lack(&leaf->layout, leaf->image, point.bucket.first, point.bucket.count, seed,
+                          format_key_head(key)))
+        assert_int_equal(verdict, FORMAT_MISS);
+    return verdict;
+}
+
+static void misses_in_place_in_one_pass(void **state)
+{
+    (void)state;
+    static const uint8_t sizes[][2] = {{8, 8}, {8, 12}, {16, 8}, {9, 3}, {24, 20}};
+    struct random random;
+    struct leaf leaf;
+    random_seed(&random, 2);
+    for (unsigned kind = 0; kind < 2 * sizeof sizes / sizeof *sizes; kind++) {
+        unsigned seen[3] = {0};
+        leaf_open(&leaf, sizes[kind / 2][0], sizes[kind / 2][1],
+                  kind % 2 ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED);
+        for (unsigned round = 0; round < 100; round++) {
+            leaf_fill(&leaf, &random);
+            for (uint32_t number = 0; number < 256; number++) {
+                const enum format_verdict verdict = point_check(&leaf, number);
+                seen[verdict == FORMAT_HIT ? 0 : verdict == FORMAT_MISS ? 1 : 2]++;
+            }
+        }
+        assert_true(seen[0] > 100 && seen[1] > 100 && seen[2] > 100);
+        format_layout_free(&leaf.layout);
+    }
+}
+
+/* ---- many slots at once ---- */
+
+/* Written one by one, and placed and sealed together; then all of them under another seed. */
+static void many_slots_at_once(void **state)
+{
+    (void)state;
+    static const uint8_t sizes[][2] = {{8, 8}, {8, 12}, {16, 0}, {9, 3}, {24, 20}};
+    struct random random;
+    struct leaf leaf;
+    random_seed(&random, 4);
+    for (unsigned round = 0; round < 500; round++) {
+        const uint8_t *size = sizes[round % (sizeof sizes / sizeof *sizes)];
+        leaf_open(&leaf, size[0], size[1], round % 2 ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED);
+        uint8_t quick[sizeof leaf.image];
+        uint32_t numbers[sizeof leaf.image / 12], count = 0;
+        const uint32_t next = (uint32_t)random_next(&random);
+        leaf.header = (struct format_header){.tag = here.tag, .lower = {leaf.least, size[0]}};
+        format_leaf_format(&leaf.layout, &leaf.header, leaf.image);
+        memcpy(quick, leaf.image, sizeof quick);
+        const uint32_t seed = format_slot_seed(here.tag, 0);
+        for (uint32_t number = leaf.layout.slots; number--;) {
+            uint8_t bytes[KEY_MAX], value[KEY_MAX];
+            if (random_next(&random) % 4 == 0)
+                continue;
+            const struct format_key key = key_of(&leaf, number, bytes);
+            memset(value, (int)(number + round), sizeof value);
+            format_slot_write(&leaf.layout, leaf.image, number, seed, leaf.header.lower, GADDR_NULL, key,
+                              (struct format_key){value, size[1]});
+            format_slot_place(&leaf.layout, quick, number, key, (struct format_key){value, size[1]});
+            numbers[count++] = number;
+        }
+        format_slots_seal(&leaf.layout, quick, numbers, count, seed);
+        assert_memory_equal(quick, leaf.image, sizeof quick);
+        for (uint32_t i = 0; i < count; i++) {
+            struct format_slot slot;
+            uint8_t bytes[KEY_MAX];
+            assert_int_equal(
+                format_slot_read(&leaf.layout, quick, numbers[i], seed, leaf.header.lower, &slot),
+                FORMAT_SLOT_TAKEN);
+            assert_memory_equal(slot.remainder.bytes, key_of(&leaf, numbers[i], bytes).bytes, size[0]);
+            for (uint32_t byte = 0; byte < size[1]; byte++)
+                assert_int_equal(slot.value.bytes[byte], (uint8_t)(numbers[i] + round));
+        }
+        for (uint32_t i = 0; i < leaf.layout.slots; i++)
+            format_slot_clear(&leaf.layout, leaf.image, i, next);
+        for (uint32_t i = 0; i < count; i++)
+            format_slot_renew(&leaf.layout, leaf.image, numbers[i], next, leaf.header.lower);
+        format_slots_clear(&leaf.layout, quick, next);
+        format_slots_seal(&leaf.layout, quick, numbers, count, next);
+        assert_memory_equal(quick, leaf.image, sizeof quick);
+        format_layout_free(&leaf.layout);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_compared_by_heads),
+        cmocka_unit_test(buckets_of_eight_bytes),
+        cmocka_unit_test(misses_in_place_in_one_pass),
+        cmocka_unit_test(many_slots_at_once),
+    };
+    return cmocka_run_group_tests_name("twins", tests, NULL, NULL);
+}
