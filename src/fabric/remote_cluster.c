@@ -18,17 +18,24 @@
 
 /* ---- the list ---- */
 
+int remote_cluster_call(struct net_stream *stream, const void *request, size_t bytes,
+                        struct wire_cluster_list *list, uint64_t deadline, struct error *error)
+{
+    size_t length = 0;
+    int status =
+        remote_converse(stream, WIRE_CALL, request, bytes, list, sizeof *list, &length, deadline, error);
+    if (!status && !wire_cluster_valid(list, length))
+        status = error_set(error, BANYAN_EVERSION, "its list of memory nodes makes no sense");
+    if (status)
+        *list = (struct wire_cluster_list){.count = 0};
+    return status;
+}
+
 int remote_cluster_ask(struct net_stream *stream, struct wire_cluster_list *list, uint64_t deadline,
                        struct error *error)
 {
     const struct wire_cluster_request request = {.kind = WIRE_CLUSTER_LIST};
-    size_t length = 0;
-    int status = remote_converse(stream, WIRE_CALL, &request, sizeof request, list, sizeof *list, &length,
-                                 deadline, error);
-    if (!status && !wire_cluster_valid(list, length))
-        status = error_set(error, BANYAN_EVERSION, "its list of memory nodes makes no sense");
-    if (status) /* the caller goes by the list: of one that makes no sense nothing is believed */
-        *list = (struct wire_cluster_list){.count = 0};
+    int status = remote_cluster_call(stream, &request, sizeof request, list, deadline, error);
     if (status && status != BANYAN_ENOTFOUND && !error->code)
         error_set(error, status, "it does not tell its list of memory nodes: %s", error_name(status));
     return status;

@@ -37,8 +37,12 @@ struct remote_cluster {
 
 extern const struct fabric_cluster_ops remote_cluster_ops;
 
-/* Asks the home node for the list, over the stream of a monitor's or formatter's connection.
- * BANYAN_ENOTFOUND: it keeps none. The message does not name the memory node. */
+/* Sends a WIRE_CALL that the home node answers with its list, over the stream of a monitor's or formatter's
+ * connection. On failure the list has no memory node: of one that makes no sense (BANYAN_EVERSION) nothing is
+ * believed. The message does not name the memory node. */
+int remote_cluster_call(struct net_stream *stream, const void *request, size_t bytes,
+                        struct wire_cluster_list *list, uint64_t deadline, struct error *error);
+/* Asks the home node for the list, in the same way. BANYAN_ENOTFOUND: it keeps none. */
 int remote_cluster_ask(struct net_stream *stream, struct wire_cluster_list *list, uint64_t deadline,
                        struct error *error);
 /* An echo of the home node's tells of this generation. The heartbeat's thread. */

@@ -96,19 +96,13 @@ static int ask(struct talk *talk, struct error *error)
     return status ? named(&talk->address, status, inner.text, error) : BANYAN_OK;
 }
 
-/* Sends talk->change over the home node's stream; the list is what came of it. */
+/* Sends the change over the home node's stream; the list is what came of it. */
 static int set_over(struct net_stream *stream, struct wire_cluster_change *change,
                     struct wire_cluster_list *list, uint64_t deadline, struct error *error)
 {
-    size_t length = 0;
+    const size_t bytes = offsetof(struct wire_cluster_change, list) + wire_cluster_bytes(change->list.count);
     change->kind = WIRE_CLUSTER_SET;
-    int status =
-        remote_converse(stream, WIRE_CALL, change,
-                        offsetof(struct wire_cluster_change, list) + wire_cluster_bytes(change->list.count),
-                        list, sizeof *list, &length, deadline, error);
-    if (!status && !wire_cluster_valid(list, length))
-        status = error_set(error, BANYAN_EVERSION, "its list of memory nodes makes no sense");
-    return status;
+    return remote_cluster_call(stream, change, bytes, list, deadline, error);
 }
 
 static int set(struct talk *talk, struct error *error)

@@ -661,6 +661,24 @@ static void test_formatting(void **state)
     assert_int_equal(fabric_remote_open(&fabric, &none, &error), BANYAN_EINVAL);
 }
 
+/* Of a list that makes no sense the caller gets nothing. */
+static void test_lists(void **state)
+{
+    static struct wire_cluster_list lie, list;
+    struct stage stage = {.roles = {honest()}, .count = 1};
+    struct error error = {0};
+    lie = (struct wire_cluster_list){.cluster_id = 6, .count = WIRE_CLUSTER_NODES_MAX + 1};
+    stage.roles[0].result =
+        (struct message){.kind = WIRE_RESULT, .length = sizeof lie, .body = (const char *)&lie};
+    stage_open(&stage, false);
+    struct fabric_remote_options options = options_of(&stage);
+    memset(&list, 0xff, sizeof list);
+    assert_int_equal(fabric_remote_list(&options, &list, &error), BANYAN_EVERSION);
+    assert_non_null(strstr(error.text, "its list of memory nodes makes no sense"));
+    assert_int_equal(list.count, 0);
+    stage_close(&stage);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -680,6 +698,7 @@ int main(void)
         cmocka_unit_test(test_busy_ids_of_maps),
         cmocka_unit_test(test_closes_while_it_is_mended),
         cmocka_unit_test(test_formatting),
+        cmocka_unit_test(test_lists),
     };
     log_set_level(getenv("TEST_LOG") != NULL ? LOG_DEBUG : LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
