@@ -43,10 +43,27 @@ int save_node_call(struct pool_session *session, struct save_node *node, struct 
     return 0;
 }
 
+/* Whether this compute node has lost the memory node, which refuses what it asks for since: it was fenced
+ * there (P11), and is connected again. */
+static bool lost(struct pool_session *session, struct save_node *node)
+{
+    struct memory_save_request look = {.action = MEMORY_SAVE_LOOK};
+    return !save_node_call(session, node, &look) &&
+           node->said.holder != fabric_capabilities(session->fabric)->compute_id;
+}
+
 int save_node_send(struct pool_session *session, struct save_node *node, struct memory_save_request *request)
 {
     int status = save_node_call(session, node, request);
     node->sent = !status;
+    if (status != BANYAN_EINVAL && status != BANYAN_EBUSY)
+        return status;
+    const struct error refused = session->error;
+    if (lost(session, node))
+        return pool_fail(session, BANYAN_EFENCED,
+                         "memory node %u: this compute node was fenced there while it made a checkpoint",
+                         (unsigned)node->node);
+    session->error = refused;
     return status;
 }
 

@@ -19,7 +19,8 @@ struct save_node {
 
 /* One call. Fills in the kind. */
 int save_node_call(struct pool_session *session, struct save_node *node, struct memory_save_request *request);
-/* An action of the memory node's disk is sent. */
+/* An action of the memory node's disk is sent. BANYAN_EFENCED: this compute node does not hold the memory
+ * node any more, since it was fenced there; that costs one call more. */
 int save_node_send(struct pool_session *session, struct save_node *node, struct memory_save_request *request);
 /* Until the one that was sent has ended: its status. BANYAN_ETIMEOUT. */
 int save_node_wait(struct pool_session *session, struct save_node *node, uint64_t wait_ns);

@@ -32,7 +32,8 @@ struct save_stats {
 
 /* The session is in no operation; no index of the compute node is open or attached. BANYAN_EBUSY: another
  * compute node makes one; BANYAN_ENOTSUP: a memory node keeps nothing on a disk; BANYAN_EABORT: it was
- * cancelled; BANYAN_ETIMEOUT; and what else ends it. Then it does not count, and the one before does. */
+ * cancelled; BANYAN_EFENCED: this one was fenced by a memory node meanwhile; BANYAN_ETIMEOUT; and what else
+ * ends it. Then it does not count, and the one before does. */
 int save_make(struct owner *owner, struct tree_session *session, const struct save_options *options,
               struct save_stats *stats, struct error *error);
 
