@@ -21,7 +21,7 @@ static bool cancelled(void *context)
 }
 
 /* What says that the code under test is wrong, whatever goes wrong around it. BANYAN_EINVAL is what a maker
- * hears that was fenced: the memory node has dropped what it had begun. */
+ * hears that was fenced and cannot ask who holds the memory node: that one has dropped what it had begun. */
 static bool impossible(int status)
 {
     return status == BANYAN_ECORRUPT || status == BANYAN_EADDRESS;
