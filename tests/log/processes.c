@@ -20,6 +20,8 @@ static const struct format_geometry geometry = {.key_kind = FORMAT_KEY_FIXED,
 struct process_fabric {
     struct wrapper wrapper;
     bool dead, away[PROCESSES_NODES_MAX];
+    bool list_away, leaving[PROCESSES_NODES_MAX];
+    uint16_t nodes;                      /* in the home node's list */
     uint64_t since[PROCESSES_NODES_MAX]; /* lists of earlier incarnations are refused */
     process_hook *hook;
     void *context;
@@ -75,6 +77,28 @@ static int run_persist(struct fabric_endpoint *endpoint, const uint16_t *nodes, 
     return first;
 }
 
+static enum fabric_membership membership_of(const struct fabric *fabric, uint16_t node)
+{
+    return ((const struct process_fabric *)fabric)->leaving[node] ? FABRIC_LEAVING : FABRIC_MEMBER;
+}
+
+static bool ask_for_list(struct fabric *fabric)
+{
+    const struct process_fabric *process = (const struct process_fabric *)fabric;
+    /* Release: fabric_memory_nodes acquires it. */
+    if (!process->list_away)
+        __atomic_store_n(&fabric->capabilities.memory_nodes, process->nodes, __ATOMIC_RELEASE);
+    return !process->list_away;
+}
+
+static bool learn_of(struct fabric *fabric, uint16_t node)
+{
+    return ask_for_list(fabric) && node < fabric_memory_nodes(fabric);
+}
+
+static const struct fabric_cluster_ops process_cluster_ops = {
+    .membership = membership_of, .learn = learn_of, .refresh = ask_for_list};
+
 static const struct fabric_ops process_ops = {
     .execute = wrapper_execute,
     .call = run_call,
@@ -85,6 +109,7 @@ static const struct fabric_ops process_ops = {
     .incarnation = wrapper_incarnation,
     .durability = durability_of,
     .persist = run_persist,
+    .cluster = &process_cluster_ops,
 };
 
 void process_kept(struct process *process, enum fabric_durability durability, process_persist *persist,
@@ -120,6 +145,16 @@ void process_away(struct process *process, uint16_t node, bool away)
     process->trouble->away[node] = away;
     if (away)
         process->trouble->since[node] = ++process->trouble->wrapper.incarnation;
+}
+
+void process_list_away(struct process *process, bool away)
+{
+    process->trouble->list_away = away;
+}
+
+void process_node_leaves(struct process *process, uint16_t node)
+{
+    process->trouble->leaving[node] = true;
 }
 
 /* ---- life ---- */
@@ -198,6 +233,10 @@ struct process *process_begin(struct processes *processes)
     assert_non_null(process->trouble);
     wrapper_init(&process->trouble->wrapper, &process_ops, run_list, inner);
     process->fabric = &process->trouble->wrapper.fabric;
+    process->trouble->nodes = (uint16_t)processes->nodes;
+    process->fabric->capabilities.memory_nodes_most = (uint16_t)processes->nodes;
+    if (processes->listed)
+        process->fabric->capabilities.memory_nodes = (uint16_t)processes->listed;
     assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
     switches.cache_policy = (int)processes->policy;
     switches.merge_walks = processes->walks[0] ? TREE_WALKS_ALWAYS : TREE_WALKS_NEVER;

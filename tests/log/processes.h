@@ -36,6 +36,8 @@ struct process {
 
 struct processes {
     unsigned nodes;
+    unsigned listed; /* processes that are started from now on know of the first so many memory nodes, until
+                        they ask the home node for its list; 0: of all */
     struct log_options options;
     enum tree_cache_policy policy; /* of processes that are started from now on */
     uint64_t cache_bytes;          /* of those */
@@ -90,6 +92,10 @@ int process_cut(struct process *process, struct fabric_endpoint *endpoint, struc
 /* The memory node is there, or it is not: what is sent to it is lost, and what is asked fails, until it is
  * there again. */
 void process_away(struct process *process, uint16_t node, bool away);
+/* The home node cannot be asked for its list of memory nodes, or it can be again. */
+void process_list_away(struct process *process, bool away);
+/* The memory node is to leave the cluster, and the process knows. */
+void process_node_leaves(struct process *process, uint16_t node);
 /* ... none does, since the connection was lost before. Returns BANYAN_EFENCED. */
 int process_refuse(struct process *process, struct fabric_list *list);
 

@@ -978,10 +978,9 @@ static int leave_at_frame(void *context, struct fabric_endpoint *endpoint, struc
     return BANYAN_ENET;
 }
 
-/* All keys hold 1000 and more, in the logs of both memory nodes; their process is dead. Returns the next one,
- * which is about to inherit. */
+/* All keys of a process hold 1000 and more, in its logs on both memory nodes. */
 #define MANY 8000u
-static struct process *many_to_inherit(uint32_t copies)
+static struct process *many_logged(uint32_t copies)
 {
     const struct memory_options memory = {
         .pool_bytes = 64 << 20, .chunk_bytes = 64 << 10, .log_bytes = 32 << 20};
@@ -994,12 +993,26 @@ static struct process *many_to_inherit(uint32_t copies)
     put_keys(first, 0, MANY, 5);
     process_check(first, log_flush_all(first->log, first->session)); /* leaves lie on both memory nodes */
     put_keys(first, 0, MANY, 1000);
-    assert_true(first->log->streams[0].current && first->log->streams[1].current);
-    process_dies(&world, first);
+    for (unsigned n = 0; n < 2; n++)
+        assert_true(log_stream_fresh(&first->log->streams[n]) > 0);
+    return first;
+}
+
+/* That process is dead. Returns the next one, which is about to inherit, and knows so many memory nodes; 0:
+ * all that there are. */
+static struct process *many_to_inherit_from(unsigned listed, uint32_t copies)
+{
+    process_dies(&world, many_logged(copies));
+    world.listed = listed;
     struct process *second = process_start(&world);
     process_moving(&world, second);
     second->epoch = world.version;
     return second;
+}
+
+static struct process *many_to_inherit(uint32_t copies)
+{
+    return many_to_inherit_from(0, copies);
 }
 
 static int inherit_from_to(struct process *process, struct format_key lower, const struct format_key *upper)
@@ -1055,6 +1068,42 @@ static void inheriting_is_tried_again(void **state)
     process_away(second, 0, false);
     process_own_still(&world, second);
     assert_int_equal(keys_right(second, 0, MANY, 1000), MANY);
+    processes_close(&world);
+}
+
+static uint64_t logs_on(uint16_t node)
+{
+    struct memory_status_reply told;
+    memory_node_status(world.memory[node], &told);
+    return told.log_processes;
+}
+
+/* L7. A process has logged on a memory node that had joined a moment ago. The next owner, and the process
+ * that gives its log back, have not heard of that one yet, and ask the home node for its list first. Where
+ * that cannot be asked nothing is inherited: what is known may not be all. */
+static void a_log_on_a_memory_node_that_has_joined(void **state)
+{
+    (void)state;
+    struct process *second = many_to_inherit_from(1, 1), *third = process_start(&world);
+    const struct fabric_process gone = fabric_self(world.all[0].fabric);
+    uint64_t before[2];
+    process_list_away(second, true);
+    assert_int_equal(inherit_from_to(second, (struct format_key){0}, NULL), BANYAN_ENET);
+    process_list_away(second, false);
+    assert_int_equal(fabric_memory_nodes(second->fabric), 1);
+    process_check(second, inherit_from_to(second, (struct format_key){0}, NULL));
+    assert_int_equal(inherited(second), MANY);
+    process_own_still(&world, second);
+    assert_int_equal(keys_right(second, 0, MANY, 1000), MANY);
+    heirs_end(&world, second);
+    for (uint16_t n = 0; n < 2; n++) {
+        memory_node_release_locks(world.memory[n], gone.compute_id); /* it is fenced */
+        before[n] = logs_on(n);
+    }
+    assert_int_equal(fabric_memory_nodes(third->fabric), 1);
+    process_check(third, log_release_dead(third->log, third->session, gone));
+    for (uint16_t n = 0; n < 2; n++)
+        assert_int_equal(logs_on(n), before[n] - 1);
     processes_close(&world);
 }
 
@@ -1305,6 +1354,28 @@ static void everything_is_given_back(void **state)
     processes_close(&world);
 }
 
+/* An owner has merged all, and then loses a connection. When the memory node is to leave, it gives back what
+ * it has there, though it has nothing to write any more in the incarnation that it has now. */
+static void segments_are_given_back_after_a_loss(void **state)
+{
+    (void)state;
+    struct process *first = many_logged(1);
+    struct fabric_list none = {.node = 1};
+    process_check(first, log_flush_all(first->log, first->spare));
+    assert_int_equal(stats_of(first).unmerged, 0);
+    assert_int_equal(stats_of(first).watermark, stats_of(first).sequence);
+    assert_int_equal(logs_on(1), 1);
+    process_refuse(first, &none);
+    process_own_still(&world, first);
+    process_node_leaves(first, 1);
+    process_check(first, log_flush_all(first->log, first->spare));
+    assert_false(log_stream_lingers(&first->log->streams[1]));
+    assert_int_equal(logs_on(1), 0);
+    assert_true(log_stream_lingers(&first->log->streams[0]));
+    assert_int_equal(keys_right(first, 0, MANY, 1000), MANY);
+    processes_close(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1334,12 +1405,14 @@ int main(void)
         cmocka_unit_test(a_memory_node_that_is_away),
         cmocka_unit_test(inheriting_while_a_memory_node_goes_away),
         cmocka_unit_test(inheriting_is_tried_again),
+        cmocka_unit_test(a_log_on_a_memory_node_that_has_joined),
         cmocka_unit_test(a_copy_that_goes_to_a_third),
         cmocka_unit_test(what_a_write_costs),
         cmocka_unit_test(what_a_lookup_costs_behind_merging),
         cmocka_unit_test(a_merging_that_is_lost),
         cmocka_unit_test(a_merging_while_the_range_leaves),
         cmocka_unit_test(everything_is_given_back),
+        cmocka_unit_test(segments_are_given_back_after_a_loss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
