@@ -14,7 +14,9 @@
 #include "base/random.h"
 #include "side.h"
 #include "stepper.h"
+#include "base/epoch.h"
 #include "tree/index.h"
+#include "tree/locate.h"
 #include "tree/session.h"
 
 #define SIDES     3u
@@ -641,6 +643,82 @@ static void full_leaves_stay(void **state)
     }
 }
 
+/* ---- a parent that begins with a gap, where the cache does not keep parents ---- */
+
+/* The node of this level under which the key lies. */
+static struct tree_path way_to(struct side *side, unsigned number, uint8_t level)
+{
+    uint8_t key[KEY_BYTES];
+    struct tree_path path;
+    const struct format_key sought = {key, (uint32_t)key_make(number, key)};
+    assert_int_equal(tree_begin(side->session, side->tree), 0);
+    assert_int_equal(tree_locate(side->session, side->tree, sought, false, level, &path), 0);
+    return path;
+}
+
+static bool is_way_to(struct side *side, unsigned number, uint8_t level, struct format_link node)
+{
+    return format_link_equal(way_to(side, number, level).link, node);
+}
+
+/* Many leaves under more than one parent; of the second of these parents the first leaf's keys are gone, and
+ * the leaf with them. The first one's number. */
+static unsigned make_gap(struct side *side, struct format_link *before, unsigned keys)
+{
+    unsigned first = 0, last;
+    for (unsigned i = 0; i < keys; i++)
+        assert_int_equal(put(side, i, 1), 0);
+    *before = way_to(side, 0, 1).link;
+    while (first < keys && is_way_to(side, first, 1, *before))
+        first++;
+    const struct format_link leaf = way_to(side, first, 0).link;
+    for (last = first; last < keys && is_way_to(side, last, 0, leaf);)
+        last++;
+    assert_true(first < last && last < keys);
+    while (last-- > first)
+        assert_int_equal(take(side, last), 0);
+    return first;
+}
+
+/* The way to a key in a gap goes by the parent to the left of its own. What was fetched of it is found until
+ * the next descent, though the cache does not keep it: else a merge walk, which reads what the parent names,
+ * would come to the same place again and again. */
+static void a_walk_around_a_gap_finds_the_parent(void **state)
+{
+    static const struct format_geometry narrow = {
+        .key_bytes = 8, .value_bytes = VALUE, .leaf_bytes = 512, .internal_bytes = 512};
+    const unsigned keys = 2000;
+    struct memory_options options = {.pool_bytes = 16 << 20};
+    struct error error = {0};
+    struct memory_node *memory;
+    struct side sides[2] = {0}, *side = &sides[0];
+    struct format_link before;
+    uint32_t merged;
+    (void)state;
+    kind = PLAIN;
+    assert_int_equal(memory_node_create(&memory, &options, &error), 0);
+    for (unsigned i = 0; i < 2; i++)
+        side_open(&sides[i], memory, (uint16_t)(i + 1), TREE_READ_BUCKET);
+    side->compute->switches.cache_lowest = 2; /* of trees that are opened from now on */
+    assert_int_equal(tree_format(sides[1].session), 0);
+    assert_int_equal(tree_create(sides[1].session, "merge", &narrow, &sides[1].tree), 0);
+    assert_int_equal(tree_open(side->session, "merge", &side->tree), 0);
+    const unsigned first = make_gap(&sides[1], &before, keys);
+    const struct tree_path path = way_to(side, first, 0);
+    assert_true(format_link_equal(path.parent, before));
+    epoch_enter(side->session->pool.epoch);
+    const struct tree_frame *parent = tree_frame_find(side->session, side->tree, path.parent);
+    epoch_leave(side->session->pool.epoch);
+    assert_non_null(parent);
+    assert_int_equal(merge_all(side, &merged), 0);
+    assert_int_equal(get(side, first), 0);
+    assert_int_equal(get(side, first - 1), 1);
+    assert_int_equal(get(side, keys - 1), 1);
+    for (unsigned i = 0; i < 2; i++)
+        side_close(&sides[i], false);
+    memory_node_destroy(memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -652,6 +730,7 @@ int main(void)
         cmocka_unit_test(a_key_whose_leaf_is_merged_while_it_is_read_is_found),
         cmocka_unit_test(a_merge_is_finished_into_the_slots_where_it_began),
         cmocka_unit_test(a_leaf_that_is_being_written_is_not_merged),
+        cmocka_unit_test(a_walk_around_a_gap_finds_the_parent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

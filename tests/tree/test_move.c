@@ -982,13 +982,26 @@ static bool is_fresh(struct fabric *fabric)
     return true;
 }
 
-/* From now on the side's compute node posts nothing to the memory nodes but the first. */
-static void others_are_removed(struct side *side, struct fabric_ops *ops)
+static bool is_not_to_be_had(struct fabric *fabric)
+{
+    (void)fabric;
+    return false;
+}
+
+/* From now on the side's compute node posts nothing to the memory nodes but the first: by the home node's
+ * list there are no others; or, where that is not to be had, it has not heard of others yet. */
+static void first_alone_is_known(struct side *side, struct fabric_ops *ops, bool listed)
 {
     static const struct fabric_cluster_ops cluster = {only_the_first, learns_nothing, is_fresh};
+    static const struct fabric_cluster_ops without = {only_the_first, learns_nothing, is_not_to_be_had};
     *ops = *side->fabric->ops;
-    ops->cluster = &cluster;
+    ops->cluster = listed ? &cluster : &without;
     side->fabric->ops = ops;
+}
+
+static void others_are_removed(struct side *side, struct fabric_ops *ops)
+{
+    first_alone_is_known(side, ops, true);
 }
 
 /* All nodes of levels below `levels` have been there, and the visitor's cache has them there. */
@@ -1021,32 +1034,45 @@ static void cached_links_to_one_that_was_removed_are_forgotten(void **state)
                 visit_after_removal(&visitors[v], levels[i]);
 }
 
-/* A link that leads there though it is read anew is no old one. */
-static void a_link_in_the_pool_to_one_that_was_removed_is_corrupt(void **state)
+/* One leaf alone lies on the second memory node, and the compute node knows the first alone: what a lookup of
+ * that leaf's key comes to. */
+static void look_where_the_first_alone_is_known(bool listed, int expected, const char *what)
 {
     struct rig rig;
     struct fabric_ops ops;
     const struct fabric_ops *before;
     uint8_t key[KEY_BYTES], value[VALUE];
     size_t length = sizeof value;
-    (void)state;
     kind = PLAIN;
     rig_open(&rig);
     struct side *side = &rig.sides[1];
-    walk_off(&rig, side, 1); /* one leaf alone goes back there */
+    walk_off(&rig, side, 1); /* the leaf goes back there */
     const size_t key_length = key_make(0, key);
     struct tree_move move = {.from = POOL_ANY_NODE, .to = 1, .key = key, .key_length = (uint32_t)key_length};
     assert_int_equal(tree_move_node(side->session, side->tree, &move), 0);
     assert_int_equal(move.outcome, TREE_MOVE_DONE);
     before = side->fabric->ops;
-    others_are_removed(side, &ops);
-    assert_int_equal(tree_lookup(side->session, side->tree, key, key_length, value, &length),
-                     BANYAN_ECORRUPT);
-    if (!strstr(tree_session_error(side->session)->text, "was removed"))
+    first_alone_is_known(side, &ops, listed);
+    assert_int_equal(tree_lookup(side->session, side->tree, key, key_length, value, &length), expected);
+    if (!strstr(tree_session_error(side->session)->text, what))
         fail_msg("%s", tree_session_error(side->session)->text);
     side->fabric->ops = before;
     gets(&rig, side);
     rig_close(&rig);
+}
+
+/* A link that leads there though it is read anew is no old one. */
+static void a_link_in_the_pool_to_one_that_was_removed_is_corrupt(void **state)
+{
+    (void)state;
+    look_where_the_first_alone_is_known(true, BANYAN_ECORRUPT, "was removed");
+}
+
+/* It may have joined a moment ago: nobody knows that the link is wrong. */
+static void a_link_to_one_that_may_have_joined_is_not_corrupt(void **state)
+{
+    (void)state;
+    look_where_the_first_alone_is_known(false, BANYAN_ENET, "may have joined");
 }
 
 /* ---- ranges ---- */
@@ -1207,6 +1233,7 @@ int main(void)
         cmocka_unit_test(the_copy_of_a_move_that_was_cut_leaves_too),
         cmocka_unit_test(cached_links_to_one_that_was_removed_are_forgotten),
         cmocka_unit_test(a_link_in_the_pool_to_one_that_was_removed_is_corrupt),
+        cmocka_unit_test(a_link_to_one_that_may_have_joined_is_not_corrupt),
         cmocka_unit_test(leaves_move_by_who_has_the_right_to_them),
         cmocka_unit_test(a_root_in_the_place_of_another_is_not_taken_for_it),
         cmocka_unit_test(a_dead_root_is_left_once),
