@@ -23,6 +23,38 @@ static struct actor *find(const struct stage *stage, struct fabric_process proce
     return NULL;
 }
 
+/* ---- time ---- */
+
+/* A loop that looks at the time and never sleeps comes to its end. */
+#define LOOK_NS 100u
+
+static uint64_t stage_now(struct task *self)
+{
+    struct stage *stage = (struct stage *)self;
+    return stage->now += LOOK_NS;
+}
+
+static void stage_sleep(struct task *self, uint64_t nanoseconds)
+{
+    struct stage *stage = (struct stage *)self;
+    stage->now += nanoseconds;
+}
+
+static void stage_yield(struct task *self)
+{
+    stage_sleep(self, LOOK_NS);
+}
+
+static void stage_park(struct task *self)
+{
+    fail_msg("the only thread waits for another");
+}
+
+static void stage_unpark(struct task *task) {}
+
+static const struct task_ops time_of_stage = {
+    .park = stage_park, .unpark = stage_unpark, .yield = stage_yield, .sleep = stage_sleep, .now = stage_now};
+
 /* ---- lists and calls ---- */
 
 static bool only_reads(const struct fabric_list *list)
@@ -251,7 +283,10 @@ void stage_open_logged(struct stage *stage, const struct owner_log *log)
     const struct format_geometry geometry = {
         .key_bytes = 8, .value_bytes = VALUE_BYTES, .leaf_bytes = 512, .internal_bytes = 1024};
     struct error error = {0};
-    *stage = (struct stage){.connected = STAGE_ALL, .log = log};
+    *stage = (struct stage){.connected = STAGE_ALL, .log = log, .now = 1000 * MILLISECOND};
+    stage->task.ops = &time_of_stage;
+    stage->before = task_self();
+    task_set_self(&stage->task);
     for (uint16_t i = 0; i < STAGE_NODES; i++) {
         struct memory_options options = {.node = i, .pool_bytes = 4 << 20, .chunk_bytes = 64 << 10};
         assert_int_equal(memory_node_create(&stage->nodes[i], &options, &error), 0);
@@ -291,6 +326,7 @@ void stage_close(struct stage *stage)
     }
     for (unsigned i = 0; i < STAGE_NODES; i++)
         memory_node_destroy(stage->nodes[i]);
+    task_set_self(stage->before);
 }
 
 /* ---- what actors do ---- */

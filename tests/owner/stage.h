@@ -3,6 +3,9 @@
  * over a fabric in which the test decides who is connected, who hears what, who is fenced and when a read
  * lease is over. For the order of the steps of src/owner/, one by one.
  *
+ * Time is the stage's own: it passes where the thread sleeps, by as much, and a little with each look at it.
+ * However busy the machine, nothing is waited for longer than the steps take.
+ *
  * A step is met by a hook: a call of a memory node, a list, a notice, a question about a lease. In a hook
  * other processes do whole operations, with their second session; the process under way does none.
  */
@@ -15,6 +18,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/task.h"
 #include "memory/memory.h"
 #include "owner/board.h"
 #include "owner/state.h"
@@ -48,6 +52,9 @@ struct actor {
 };
 
 struct stage {
+    struct task task; /* the thread's while the stage is open; first */
+    struct task *before;
+    uint64_t now;
     const struct owner_log *log; /* NULL: none keeps one */
     struct memory_node *nodes[STAGE_NODES];
     struct actor *actors[STAGE_ACTORS];
