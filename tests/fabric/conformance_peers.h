@@ -31,6 +31,7 @@ struct conformance_way {
     unsigned rounds;           /* repetitions of one task in the concurrent cases; 0: 200 */
     uint64_t read_lease_ns;    /* 0: it never lapses on this backend, and nothing can be fenced */
     uint64_t patience_ns;      /* longer than its time-outs and reconnects, and than several read leases */
+    bool busy;                 /* its time is a machine's, which may keep any thread from running for long */
     bool peers_never_time_out; /* a request that no task receives waits for as long as its peer lives */
 
     /* Memory nodes like those of conformance.h, and so many compute nodes; fabrics[i] is compute node i's. 0,
