@@ -472,7 +472,7 @@ static void too_late(void **state)
     struct world world = {0};
     world_start(&world);
     struct fabric_remote_options options = options_for(&world, false);
-    options.timeout_ms = 1000;
+    options.timeout_ms = 2000; /* also of the connection, which is to succeed */
     struct fabric *one = open_with(&options), *two = open_fabric(&world, true);
     struct fabric_endpoint *endpoint = open_endpoint(one);
     struct server server;
@@ -831,7 +831,7 @@ static void called_liars(void **state)
         uint64_t cluster_id;
         int hand = join_by_hand(&world, &liar.address, &lied.peer, &cluster_id);
         struct fabric_remote_options options = options_for(&world, false);
-        options.timeout_ms = lie == LIE_SILENT ? 300 : 20000;
+        options.timeout_ms = lie == LIE_SILENT ? 2000 : 20000; /* also of the connection */
         struct fabric *fabric = open_with(&options);
         lied.endpoint = open_endpoint(fabric);
         for (unsigned fibers = 0; fibers < 2; fibers++) {

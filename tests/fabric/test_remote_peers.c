@@ -125,8 +125,8 @@ static void held_back(void **state)
     struct net_address address = proxy_address(proxy);
     struct compute one = open_compute(&address, 1), two = open_compute(&daemon.tcp, 1);
     for (unsigned i = 0; i < 3; i++) {
-        WAIT(fabric_lease_alive(one.fabric));
-        uint64_t lapses = fabric_lease_lapses(one.fabric);
+        uint64_t lapses;
+        WAIT((lapses = fabric_lease_lapses(one.fabric), fabric_lease_alive(one.fabric)));
         proxy_hold(proxy, true);
         WAIT(!fabric_lease_alive(one.fabric));
         assert_true(fabric_lease_lapses(one.fabric) > lapses);
@@ -239,7 +239,7 @@ static void stopped(void **state)
     struct daemon daemon;
     struct shared *shared;
     start(&daemon, 0);
-    pid_t pid = start_compute(&shared, &daemon.tcp, 300);
+    pid_t pid = start_compute(&shared, &daemon.tcp, 2000);
     struct compute two = open_compute(&daemon.tcp, 1);
     assert_false(over(&two, shared->self));
     kill(pid, SIGSTOP);
