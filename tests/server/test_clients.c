@@ -518,7 +518,7 @@ static void test_idle_timeout(void **state)
     struct serving serving;
     char rest[64];
     serving_prepare(&serving, 1);
-    serving.options.idle_timeout_s = 1;
+    serving.options.idle_timeout_s = 4; /* longer than a busy machine keeps this thread from its pings */
     serving_start(&serving);
     int silent = serving_connect(&serving), good = serving_connect(&serving);
     struct pollfd wait = {.fd = silent, .events = POLLIN};
@@ -596,12 +596,12 @@ static void test_stalled_server(void **state)
 static void test_slow_transfers(void **state)
 {
     (void)state;
-    enum { VALUE = 48 << 20, PIECE = 768 << 10, SLOW = 100 };
+    enum { VALUE = 48 << 20, PIECE = 320 << 10, SLOW = 150 };
     struct serving serving;
     char rest[64], *value = malloc(VALUE + 64);
     assert_non_null(value);
     serving_prepare(&serving, 1);
-    serving.options.idle_timeout_s = 2;
+    serving.options.idle_timeout_s = 4; /* longer than a busy machine keeps this thread from its pieces */
     serving_start(&serving);
     int reader = serving_connect(&serving);
     size_t length = (size_t)sprintf(value, "*3\r\n$3\r\nSET\r\n$1\r\nb\r\n$%d\r\n", VALUE);
@@ -611,7 +611,7 @@ static void test_slow_transfers(void **state)
     serving_expect(reader, "+OK\r\n");
     say_expect(reader, "GET b\r\n", "$50331648\r\n");
     int writer = serving_connect(&serving);
-    assert_true(serving_say(writer, "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$100\r\n"));
+    assert_true(serving_say(writer, "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$150\r\n"));
     int silent = serving_connect(&serving);
     struct pollfd wait = {.fd = silent, .events = POLLIN};
     size_t sent = 0, got = 0;
@@ -635,6 +635,26 @@ static void test_slow_transfers(void **state)
     serving_end(&serving);
 }
 
+/* How much of a CPU's time the process uses while a client pings now and then, at about half a second: in
+ * percent. */
+static long percent_used(int good)
+{
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    const uint64_t from = task_now(), until = from + UINT64_C(500000000);
+    while (task_now() < until) {
+        say_expect(good, "PING\r\n", "+PONG\r\n");
+        task_sleep(20000000);
+    }
+    getrusage(RUSAGE_SELF, &after);
+    const uint64_t took = task_now() - from;
+    const long used_us =
+        (after.ru_utime.tv_sec + after.ru_stime.tv_sec - before.ru_utime.tv_sec - before.ru_stime.tv_sec) *
+            1000000 +
+        (after.ru_utime.tv_usec + after.ru_stime.tv_usec - before.ru_utime.tv_usec - before.ru_stime.tv_usec);
+    return used_us / (long)(took / 100000);
+}
+
 /* Without free descriptors connections wait, the server does not spin, and it accepts them when there are
  * some again. */
 static void test_no_descriptors(void **state)
@@ -643,7 +663,6 @@ static void test_no_descriptors(void **state)
     enum { WAITING = 20 };
     struct serving serving;
     struct rlimit before, tight;
-    struct rusage usage_before, usage;
     int fds[WAITING];
     serving_prepare(&serving, 1);
     serving_start(&serving);
@@ -663,20 +682,10 @@ static void test_no_descriptors(void **state)
     assert_int_equal(getpeername(good, (struct sockaddr *)&name, &length), 0);
     for (unsigned i = 0; i < WAITING; i++)
         assert_int_equal(connect(fds[i], (struct sockaddr *)&name, length), 0);
-    getrusage(RUSAGE_SELF, &usage_before);
-    uint64_t until = task_now() + UINT64_C(500000000);
-    while (task_now() < until) {
-        say_expect(good, "PING\r\n", "+PONG\r\n");
-        task_sleep(20000000);
-    }
-    getrusage(RUSAGE_SELF, &usage);
-    long busy_ms = (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec - usage_before.ru_utime.tv_sec -
-                    usage_before.ru_stime.tv_sec) *
-                       1000 +
-                   (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec - usage_before.ru_utime.tv_usec -
-                    usage_before.ru_stime.tv_usec) /
-                       1000;
-    assert_true(busy_ms < 250); /* of 500 */
+    /* One that spins does so all the time; what a busy machine counts as used, it does not. */
+    unsigned busy = 0;
+    while (percent_used(good) >= 50)
+        assert_true(++busy < 5);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     for (unsigned i = 0; i < WAITING; i++) {
         say_expect(fds[i], "PING\r\n", "+PONG\r\n");
