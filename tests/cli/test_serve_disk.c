@@ -122,21 +122,38 @@ static void save_ends(redisContext *client)
     assert_int_equal(figure(client, "disk_complete"), 1);
 }
 
-/* One after the other, in one write: the second comes while the first is under way. */
-static void two_at_once(redisContext *client, const char *first, const char *started, const char *second,
-                        const char *refused)
+/* Both in one write; whether the second one's answer is `refused`, after `started`. Else a checkpoint has
+ * come between the two. */
+static bool at_once(redisContext *client, const char *first, const char *started, const char *second,
+                    const char *refused)
 {
-    const char *const told[] = {started, refused};
-    save_ends(client);
+    bool met = true;
     redisAppendCommand(client, first);
     redisAppendCommand(client, second);
     for (unsigned i = 0; i < 2; i++) {
         redisReply *reply = NULL;
         assert_int_equal(redisGetReply(client, (void **)&reply), REDIS_OK);
-        assert_string_equal(reply->str, told[i]);
+        met = !strcmp(reply->str, i ? refused : started);
+        if (!met && (!i || reply->type == REDIS_REPLY_ERROR))
+            fail_msg("%s is answered with %s", i ? second : first, reply->str);
         freeReplyObject(reply);
     }
     save_ends(client);
+    return met;
+}
+
+/* The second comes while the first is under way, unless the machine keeps the server from running between the
+ * two for as long as a checkpoint takes: then once more. How many checkpoints were begun. */
+static unsigned two_at_once(redisContext *client, const char *first, const char *started, const char *second,
+                            const char *refused)
+{
+    unsigned begun = 1;
+    save_ends(client);
+    for (unsigned i = 0; !at_once(client, first, started, second, refused); i++) {
+        assert_true(i < 20);
+        begun += 2;
+    }
+    return begun;
 }
 
 static void save_commands(redisContext *client)
@@ -159,11 +176,13 @@ static void save_commands(redisContext *client)
     assert_int_equal(figure(client, "rdb_changes_since_last_save"), 2);
     assert_string_equal(ask(client, "GET b"), "1");
     assert_int_equal(figure(client, "rdb_changes_since_last_save"), 2);
-    two_at_once(client, "BGSAVE", saving, "BGSAVE", "ERR Background save already in progress");
-    two_at_once(client, "BGSAVE SCHEDULE", saving, "SAVE", "ERR Background save already in progress");
-    two_at_once(client, "BGREWRITEAOF", rewriting, "BGREWRITEAOF",
-                "ERR Background append only file rewriting already in progress");
-    assert_int_equal(figure(client, "rdb_saves"), saves + 4);
+    unsigned begun = 1; /* SAVE */
+    begun += two_at_once(client, "BGSAVE", saving, "BGSAVE", "ERR Background save already in progress");
+    begun +=
+        two_at_once(client, "BGSAVE SCHEDULE", saving, "SAVE", "ERR Background save already in progress");
+    begun += two_at_once(client, "BGREWRITEAOF", rewriting, "BGREWRITEAOF",
+                         "ERR Background append only file rewriting already in progress");
+    assert_int_equal(figure(client, "rdb_saves"), saves + begun);
     assert_int_equal(figure(client, "rdb_changes_since_last_save"), 0);
 }
 
