@@ -70,7 +70,8 @@ const struct chaos_variant *chaos_variant_find(const char *name, enum chaos_writ
 uint32_t chaos_lease_ms(const struct chaos_variant *variant)
 {
     bool lasts = variant->deed == CHAOS_STOP || variant->deed == CHAOS_HOLD;
-    return lasts ? CHAOS_LEASE_SHORT_MS : CHAOS_LEASE_LONG_MS;
+    bool mapped = variant->reach == CHAOS_MAPPED || variant->reach == CHAOS_BOTH;
+    return !lasts ? CHAOS_LEASE_LONG_MS : mapped ? CHAOS_LEASE_MAPPED_MS : CHAOS_LEASE_SHORT_MS;
 }
 
 bool chaos_strict(void)

@@ -45,12 +45,14 @@ bool chaos_variant_logs(const struct chaos_variant *variant);
 /* Leases. A busy machine may hold a process up for a second, and a survivor that is fenced fails the run: its
  * lease is one that no load eats up, but where BANYAN_STRICT=1 says that the machine is quiet, and on a NIC,
  * whose emulation needs time-outs that follow from it. The compute node that things are done to has the
- * short lease where the deed lasts until the lease ends; where it dies at once the long one, as the memory
- * nodes notice a death by the connections that close, and whoever waits for the lease instead is found by
- * CHAOS_STALL_NS. */
-#define CHAOS_LEASE_SHORT_MS 1000u
-#define CHAOS_LEASE_LONG_MS  30000u
-#define CHAOS_STALL_NS       UINT64_C(10000000000)
+ * short lease where the deed lasts until the lease ends, and one less short where it has mapped the pools:
+ * then it does not come back from a fencing that was the machine's doing. Where it dies at once it has the
+ * long one, as the memory nodes notice a death by the connections that close, and whoever waits for the lease
+ * instead is found by CHAOS_STALL_NS. */
+#define CHAOS_LEASE_SHORT_MS  1000u
+#define CHAOS_LEASE_MAPPED_MS 2000u
+#define CHAOS_LEASE_LONG_MS   30000u
+#define CHAOS_STALL_NS        UINT64_C(10000000000)
 uint32_t chaos_lease_ms(const struct chaos_variant *variant);
 bool chaos_strict(void);
 /* Beside one that things are done to with this lease. */

@@ -234,7 +234,7 @@ static void test_lost_memory(void **state)
     struct process *compute =
         process_start(scene, "compute",
                       ARGUMENTS("compute", "--memory", both, "--listen", listen_of(scene, "compute"),
-                                "--threads", "1", "--timeout", "1000", "--own", "none", "--format"));
+                                "--threads", "1", "--timeout", "5000", "--own", "none", "--format"));
     redisContext *client = client_of(compute, 0);
     for (int i = 0; i < LOST_KEYS; i++)
         assert_string_equal(ask(client, "SET key%d value%d", i, i), "OK");
@@ -243,7 +243,7 @@ static void test_lost_memory(void **state)
     assert_int_equal(tally.other, 0);
     assert_true(tally.down > 0);
     assert_true(tally.good > 0);
-    assert_true(tally.longest < 4 * SECOND); /* the time-out, and much for slow machines */
+    assert_true(tally.longest < 20 * SECOND); /* the time-out, and much for slow machines */
     assert_contains(ask(client, "PING"), "PONG");
     process_restart(scene, memories[1], again);
     wait_until(says_format, client, "the message that says to format");
@@ -285,7 +285,7 @@ static void test_lost_home(void **state)
     struct process *compute =
         process_start(scene, "compute",
                       ARGUMENTS("compute", "--memory", address, "--listen", listen_of(scene, "compute"),
-                                "--threads", "1", "--timeout", "1000", "--own", "auto", "--format"));
+                                "--threads", "1", "--timeout", "5000", "--own", "auto", "--format"));
     redisContext *client = client_of(compute, 0);
     void *gone[] = {client, &text};
     assert_string_equal(ask(client, "SET key1 value1"), "OK");
@@ -310,11 +310,11 @@ static void test_configuration(void **state)
                                    "sweep-entries = 11\nlisten = 127.0.0.1:0\n[memory]\nthreads = 1\n");
     scene->environment[0] = text_of("BANYAN_CONFIG=%s", file);
     scene->environment[1] = "BANYAN_SWEEP_ENTRIES=22";
-    scene->environment[2] = "BANYAN_IDLE_TIMEOUT=1000";
-    struct process *serve = process_start(scene, "serve", ARGUMENTS("serve", "--idle-timeout", "2000"));
+    scene->environment[2] = "BANYAN_IDLE_TIMEOUT=100000";
+    struct process *serve = process_start(scene, "serve", ARGUMENTS("serve", "--idle-timeout", "200000"));
     redisContext *client = client_of(serve, 0);
     static const char *const wanted[][2] = {
-        {"clients-max", "77"}, {"sweep-entries", "22"}, {"idle-timeout", "2000"}, {"size", "33554432"}};
+        {"clients-max", "77"}, {"sweep-entries", "22"}, {"idle-timeout", "200000"}, {"size", "33554432"}};
     for (unsigned i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         redisReply *reply = redisCommand(client, "CONFIG GET %s", wanted[i][0]);
         assert_non_null(reply);

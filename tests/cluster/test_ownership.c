@@ -386,6 +386,9 @@ static const char *ask_while_down(redisContext *client, const char *format, cons
     return said;
 }
 
+/* ms: longer than a busy machine keeps a process from running */
+#define HANGING_LEASE "3000"
+
 /* An owner that hangs is fenced when its lease is over; its ranges are others' then, and when it goes on it
  * answers with what they have written. */
 static void test_hang(void **state)
@@ -394,7 +397,7 @@ static void test_hang(void **state)
     cluster_open(&cluster, *state);
     compute_start(&cluster, 0, NULL, NULL);
     fill(cluster.clients[0]);
-    compute_start(&cluster, 1, "--lease", "1000");
+    compute_start(&cluster, 1, "--lease", HANGING_LEASE);
     wait_divided(&cluster, 2);
     const char *key = key_owned(&cluster, id_of(&cluster, 1));
     assert_string_equal(ask(cluster.clients[1], "SET %s before", key), "OK");
@@ -405,7 +408,7 @@ static void test_hang(void **state)
     do /* the fabric's time-out may end it before the lease does */
         said = ask(cluster.clients[0], "SET %s meanwhile", key);
     while (!strncmp(said, "-CLUSTERDOWN", 12) && now_ns() - begun < 60 * SECOND);
-    printf("a hanging owner's range answers a write again after %.1f ms; its lease is 1000 ms\n",
+    printf("a hanging owner's range answers a write again after %.1f ms; its lease is " HANGING_LEASE " ms\n",
            (double)(now_ns() - begun) / 1e6);
     if (!strncmp(said, "-UNKNOWN", 8)) /* it may have been done before the hang */
         said = ask(cluster.clients[0], "SET %s meanwhile", key);
@@ -420,7 +423,7 @@ static void test_hang(void **state)
 }
 
 /* A write that its owner does not hear of: refused by the owner's name (or of unknown outcome, where it was
- * sent) within the time-out of 2 s and what a busy machine takes. */
+ * sent) within the time-out of 4 s and what a busy machine takes. */
 static void set_far(struct cluster *cluster, const char *key, const char *value, const char *wanted,
                     unsigned id)
 {
@@ -428,7 +431,7 @@ static void set_far(struct cluster *cluster, const char *key, const char *value,
     const char *answer = ask(cluster->clients[0], "SET %s %s", key, value);
     uint64_t took = now_ns() - begun;
     if (strncmp(answer, wanted, strlen(wanted)) != 0 || !strstr(answer, text_of("compute node %u ", id)) ||
-        took > 6 * SECOND)
+        took > 30 * SECOND)
         fail_msg("SET %s: '%s' after %.1f ms, wanted '%s' and compute node %u", key, answer,
                  (double)took / 1e6, wanted, id);
 }
@@ -440,7 +443,7 @@ static void test_out_of_reach(void **state)
     struct cluster cluster;
     cluster_open(&cluster, *state);
     const char *path = keep(scene_path(cluster.scene, "peer.sock"));
-    compute_start(&cluster, 0, "--timeout", "2000");
+    compute_start(&cluster, 0, "--timeout", "4000");
     fill(cluster.clients[0]);
     compute_start(&cluster, 1, "--peers", keep(text_of("unix:%s", path)));
     struct proxy *proxy = proxy_start_before(path);
