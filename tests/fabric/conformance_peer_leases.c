@@ -403,16 +403,53 @@ static void await_over(struct guest *guest)
     CHECK(party, !fabric_lease_alive(party->fabrics[1]), "it is over and alive");
 }
 
+/* Stages of what follows: at an odd one the process that is fenced resumes its lease, at an even one it does
+ * not. numbers[0]: the stage that it has seen. */
+#define RESUMES_LAST 100u
+
+static bool has_seen(struct guest *guest, void *stage)
+{
+    /* acquire: what it did before */
+    return atomic_load_acquire(&guest->party->numbers[0]) >= *(uint64_t *)stage;
+}
+
+/* The lease is alive, and the process will not resume it any more. *stage: the last one. False: it has
+ * failed. */
+static bool alive_and_left(struct guest *guest, uint64_t *stage)
+{
+    struct party *party = guest->party;
+    unsigned other = 1, times = 0;
+    for (;;) {
+        party_reach(party, ++*stage);
+        if (!party_until(guest, is_alive, &other))
+            party_fail(party, "it is not resumed");
+        party_reach(party, ++*stage);
+        if (!party_until(guest, has_seen, stage))
+            party_fail(party, "who resumes it stands still");
+        if (atomic_load_relaxed(&party->failed))
+            return false;
+        if (is_alive(guest, &other))
+            return true;
+        /* its connection was lost, or it has lapsed */
+        if (!party->way->busy || ++times > SPOILT_MAX) {
+            party_fail(party, "it does not stay alive");
+            return false;
+        }
+    }
+}
+
 static void end_leases(struct guest *guest)
 {
     struct party *party = guest->party;
     unsigned other = 1;
+    uint64_t stage = 0;
     CHECK(party, party_until(guest, is_alive, &other), "it does not begin");
     CHECK(party, !fabric_fence(guest->endpoint, 1, party->processes[1], NULL), "fabric_fence");
     party_sleep_leases(guest, 2.5);
     CHECK(party, !is_over(guest, 1), "fenced elsewhere, its lease is over");
     for (uint64_t round = 1; round <= 3; round++) {
-        CHECK(party, party_until(guest, is_alive, &other), "it is not resumed");
+        if (!alive_and_left(guest, &stage))
+            return;
         int status = fabric_fence(guest->endpoint, HOME, party->processes[1], NULL);
         CHECK(party, !status, "fabric_fence: %s", error_name(status));
         await_over(guest);
@@ -422,22 +459,25 @@ static void end_leases(struct guest *guest)
         CHECK(party, is_over(guest, 1), "the lease that was over is not over any more");
         party_sleep_leases(guest, 1);
         CHECK(party, !fabric_lease_alive(party->fabrics[1]), "it comes back by itself");
-        party_reach(party, round);
     }
+    CHECK(party, alive_and_left(guest, &stage), "it is not resumed at last");
+    party_reach(party, RESUMES_LAST);
 }
 
-/* The process that is fenced looks up its rights when it may. */
+/* The process that is fenced looks up its rights when it may, once for each incarnation. */
 static void resume_often(struct guest *guest)
 {
     struct party *party = guest->party;
-    unsigned self = 1;
-    for (uint64_t round = 1; round <= 3; round++) {
-        CHECK(party, party_await(guest, round), "it was not fenced");
-        CHECK(party, party_until(guest, reaches_home, NULL), "it is not connected again");
+    uint64_t resumed = 0, stage = 0;
+    while (stage < RESUMES_LAST && !atomic_load_relaxed(&party->failed)) {
+        stage = atomic_load_acquire(&party->stage);      /* acquire: see party_reach */
+        atomic_store_release(&party->numbers[0], stage); /* release: what was resumed before is */
         uint64_t incarnation = fabric_incarnation(guest->fabric);
-        CHECK(party, party_until(guest, reaches_home, NULL), "the home node does not answer");
-        fabric_lease_resume(guest->fabric, incarnation);
-        CHECK(party, round == 3 || party_until(guest, is_alive, &self), "it cannot be resumed");
+        if (stage % 2 == 1 && incarnation != resumed && reaches_home(guest, NULL)) {
+            resumed = incarnation;
+            fabric_lease_resume(guest->fabric, incarnation);
+        }
+        task_sleep(20000);
     }
 }
 
