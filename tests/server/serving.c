@@ -105,6 +105,8 @@ bool serving_send(int fd, const void *bytes, size_t length)
 {
     for (size_t sent = 0; sent < length;) {
         ssize_t once = send(fd, (const char *)bytes + sent, length - sent, MSG_NOSIGNAL);
+        if (once < 0 && errno == EINTR)
+            continue;
         if (once <= 0)
             return false;
         sent += (size_t)once;
@@ -121,6 +123,8 @@ bool serving_receive(int fd, void *bytes, size_t length)
 {
     for (size_t got = 0; got < length;) {
         ssize_t once = recv(fd, (char *)bytes + got, length - got, 0);
+        if (once < 0 && errno == EINTR) /* it was stopped, as by a debugger */
+            continue;
         if (once <= 0)
             return false;
         got += (size_t)once;
@@ -144,6 +148,8 @@ size_t serving_expect_end(int fd, char *text, size_t size)
     for (;;) {
         char rest[4096];
         ssize_t once = recv(fd, rest, sizeof rest, 0);
+        if (once < 0 && errno == EINTR)
+            continue;
         if (once < 0)
             assert_int_equal(errno, ECONNRESET); /* not the time-out */
         if (once <= 0)
