@@ -35,9 +35,10 @@
 
 /* ---- memory nodes that leave ---- */
 
+/* Or has left: one may be removed before this process hears that it leaves, and has a stream here still. */
 static bool leaves(const struct log *log, uint16_t node)
 {
-    return fabric_membership(log->fabric, node) == FABRIC_LEAVING;
+    return fabric_membership(log->fabric, node) != FABRIC_MEMBER;
 }
 
 /* ---- the watermark ---- */
@@ -60,7 +61,8 @@ static int control_find(struct log_stream *stream, struct tree_session *session,
     return status;
 }
 
-/* Writes it to every memory node that has a stream; all must have it before a segment is used again. */
+/* Writes it to every memory node that has a stream; all must have it before a segment is used again. One that
+ * was removed needs none: who inherits asks for the list of memory nodes first, and reads nothing there. */
 static int publish(struct log *log, struct tree_session *session, uint64_t watermark)
 {
     struct fabric_command writes[64];
@@ -73,6 +75,8 @@ static int publish(struct log *log, struct tree_session *session, uint64_t water
     for (uint16_t n = 0; n < log_nodes(log) && !status; n++) {
         struct log_stream *stream = &log->streams[n];
         gaddr control;
+        if (fabric_membership(log->fabric, n) == FABRIC_NO_MEMBER)
+            continue;
         status = control_find(stream, session, &control);
         if (control == GADDR_NULL)
             continue;
@@ -469,7 +473,7 @@ void log_turn_give(struct log *log)
     spinlock_unlock(&log->lock);
 }
 
-/* A memory node leaves on which something of this log lies. */
+/* A memory node leaves, or has left, on which something of this log lies. */
 static bool any_leaves(struct log *log)
 {
     bool any = false;

@@ -73,6 +73,7 @@ struct log_stream {
     uint64_t taken_at;   /* when one found room last */
     uint64_t opened;     /* the incarnation in which the memory node was told; 0: never */
     gaddr control;       /* with `opened`; GADDR_NULL: none was written yet */
+    bool owes; /* with neither: the memory node was asked to take the log back, and may have it still */
     struct log_mark begun, merged; /* where the stream ended when the last cycle began; ... that merged all */
     uint64_t cycled;               /* bytes between these two, while that cycle is under way; else 0 */
 };
@@ -131,9 +132,9 @@ void log_stream_free_up_to(struct log_stream *stream, uint64_t watermark);
 /* Broken ones go back to the memory node. */
 int log_stream_give_broken(struct log_stream *stream, struct tree_session *session);
 int log_stream_close(struct log_stream *stream, struct tree_session *session);
-/* The memory node leaves the cluster. The first: a stream all of which is merged by the watermark, and in
- * which nothing is under way, goes on with another segment. The second: one that has none in use is given
- * back. For the merger. */
+/* The memory node leaves the cluster, or has left it. The first: a stream all of which is merged by the
+ * watermark, and in which nothing is under way, goes on with another segment. The second: one that has none
+ * in use is given back, or forgotten. For the merger. */
 void log_stream_retire(struct log_stream *stream, uint64_t watermark);
 int log_stream_leave(struct log_stream *stream, struct tree_session *session);
 /* Whether there is something to give back for it. */

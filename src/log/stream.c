@@ -87,6 +87,7 @@ static int stream_open(struct log_stream *stream, struct tree_session *session)
     spinlock_lock(&stream->lock);
     stream->opened = incarnation;
     stream->control = log.control;
+    stream->owes = false;
     spinlock_unlock(&stream->lock);
     return 0;
 }
@@ -588,7 +589,14 @@ void log_stream_free_up_to(struct log_stream *stream, uint64_t watermark)
     spinlock_unlock(&stream->lock);
 }
 
-static int segment_give(struct log_stream *stream, struct tree_session *session, struct log_segment *segment)
+/* A memory node that was removed has nothing that could be given back to it. */
+static bool is_there(const struct log_stream *stream)
+{
+    return fabric_membership(stream->log->fabric, stream->node) != FABRIC_NO_MEMBER;
+}
+
+static int segment_return(struct log_stream *stream, struct tree_session *session,
+                          struct log_segment *segment)
 {
     uint64_t incarnation;
     gaddr control;
@@ -598,6 +606,12 @@ static int segment_give(struct log_stream *stream, struct tree_session *session,
     if (status == BANYAN_EINVAL && segment->asked)
         status = 0; /* it was served before, and the answer was lost */
     segment->asked = true;
+    return status;
+}
+
+static int segment_give(struct log_stream *stream, struct tree_session *session, struct log_segment *segment)
+{
+    int status = is_there(stream) ? segment_return(stream, session, segment) : 0;
     if (status)
         return status;
     spinlock_lock(&stream->lock);
@@ -640,13 +654,15 @@ static int stream_give(struct log_stream *stream, struct tree_session *session)
     int status = list_give(stream, session, &stream->spare);
     if (!status)
         status = list_give(stream, session, &stream->broken);
-    if (status || !stream->opened)
+    if (status || (!stream->opened && !stream->owes))
         return status;
-    /* The control block, and segments of which a lost answer has told. */
+    /* The control block, and segments of which a lost answer has told. Where it fails they may be there or
+     * not: nothing is written to them any more, and they are given back again. */
     status = pool_log_release(tree_session_pool(session), stream->node, fabric_self(stream->log->fabric));
     spinlock_lock(&stream->lock);
     stream->opened = 0;
     stream->control = GADDR_NULL;
+    stream->owes = status;
     spinlock_unlock(&stream->lock);
     return status;
 }
@@ -689,7 +705,7 @@ int log_stream_leave(struct log_stream *stream, struct tree_session *session)
 bool log_stream_lingers(struct log_stream *stream)
 {
     spinlock_lock(&stream->lock);
-    const bool lingers = stream->opened || stream->current || stream->used;
+    const bool lingers = stream->opened || stream->owes || stream->current || stream->used;
     spinlock_unlock(&stream->lock);
     return lingers;
 }

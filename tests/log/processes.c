@@ -20,7 +20,7 @@ static const struct format_geometry geometry = {.key_kind = FORMAT_KEY_FIXED,
 struct process_fabric {
     struct wrapper wrapper;
     bool dead, away[PROCESSES_NODES_MAX];
-    bool list_away, leaving[PROCESSES_NODES_MAX];
+    bool list_away;
     uint16_t nodes;                      /* in the home node's list */
     uint64_t since[PROCESSES_NODES_MAX]; /* lists of earlier incarnations are refused */
     process_hook *hook;
@@ -28,6 +28,7 @@ struct process_fabric {
     enum fabric_durability durability;
     process_persist *persist;
     void *persist_context;
+    enum fabric_membership membership[PROCESSES_NODES_MAX];
 };
 
 static int run_list(struct fabric_endpoint *endpoint, struct fabric_list *list)
@@ -79,7 +80,7 @@ static int run_persist(struct fabric_endpoint *endpoint, const uint16_t *nodes, 
 
 static enum fabric_membership membership_of(const struct fabric *fabric, uint16_t node)
 {
-    return ((const struct process_fabric *)fabric)->leaving[node] ? FABRIC_LEAVING : FABRIC_MEMBER;
+    return ((const struct process_fabric *)fabric)->membership[node];
 }
 
 static bool ask_for_list(struct fabric *fabric)
@@ -93,7 +94,8 @@ static bool ask_for_list(struct fabric *fabric)
 
 static bool learn_of(struct fabric *fabric, uint16_t node)
 {
-    return ask_for_list(fabric) && node < fabric_memory_nodes(fabric);
+    return ask_for_list(fabric) && node < fabric_memory_nodes(fabric) &&
+           membership_of(fabric, node) != FABRIC_NO_MEMBER;
 }
 
 static const struct fabric_cluster_ops process_cluster_ops = {
@@ -118,6 +120,11 @@ void process_kept(struct process *process, enum fabric_durability durability, pr
     process->trouble->durability = durability;
     process->trouble->persist = persist;
     process->trouble->persist_context = context;
+}
+
+void process_hears(struct process *process, uint16_t node, enum fabric_membership membership)
+{
+    process->trouble->membership[node] = membership;
 }
 
 void process_hooked(struct process *process, process_hook *hook, void *context)
@@ -150,11 +157,6 @@ void process_away(struct process *process, uint16_t node, bool away)
 void process_list_away(struct process *process, bool away)
 {
     process->trouble->list_away = away;
-}
-
-void process_node_leaves(struct process *process, uint16_t node)
-{
-    process->trouble->leaving[node] = true;
 }
 
 /* ---- life ---- */
@@ -231,6 +233,8 @@ struct process *process_begin(struct processes *processes)
     assert_non_null(inner);
     process->trouble = calloc(1, sizeof *process->trouble);
     assert_non_null(process->trouble);
+    for (unsigned n = 0; n < processes->nodes; n++)
+        process->trouble->membership[n] = FABRIC_MEMBER;
     wrapper_init(&process->trouble->wrapper, &process_ops, run_list, inner);
     process->fabric = &process->trouble->wrapper.fabric;
     process->trouble->nodes = (uint16_t)processes->nodes;

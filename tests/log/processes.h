@@ -94,8 +94,8 @@ int process_cut(struct process *process, struct fabric_endpoint *endpoint, struc
 void process_away(struct process *process, uint16_t node, bool away);
 /* The home node cannot be asked for its list of memory nodes, or it can be again. */
 void process_list_away(struct process *process, bool away);
-/* The memory node is to leave the cluster, and the process knows. */
-void process_node_leaves(struct process *process, uint16_t node);
+/* What it hears of the list of memory nodes: all are members from the beginning. */
+void process_hears(struct process *process, uint16_t node, enum fabric_membership membership);
 /* ... none does, since the connection was lost before. Returns BANYAN_EFENCED. */
 int process_refuse(struct process *process, struct fabric_list *list);
 

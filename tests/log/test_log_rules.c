@@ -1367,7 +1367,7 @@ static void segments_are_given_back_after_a_loss(void **state)
     assert_int_equal(logs_on(1), 1);
     process_refuse(first, &none);
     process_own_still(&world, first);
-    process_node_leaves(first, 1);
+    process_hears(first, 1, FABRIC_LEAVING);
     process_check(first, log_flush_all(first->log, first->spare));
     assert_false(log_stream_lingers(&first->log->streams[1]));
     assert_int_equal(logs_on(1), 0);
