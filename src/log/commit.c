@@ -103,10 +103,14 @@ static bool frame_fits(const struct log_frame *frame, const struct tree_logged_e
            carry_fits(frame, entry);
 }
 
+/* What the frame was opened for says whether it carries records. An entry of another task that has one may
+ * have to be carried where that has none: its own task opens a frame for it. */
 static bool commit_fits(void *context, const struct unmerged_frame *frame,
                         const struct tree_logged_entry *entry)
 {
-    (void)context;
+    const struct log *log = context;
+    if (entry->record_bytes && !log->lane.carries && log_carries(log))
+        return false;
     return frame_fits((const struct log_frame *)frame, entry);
 }
 

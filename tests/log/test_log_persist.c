@@ -229,6 +229,45 @@ static void what_is_told_of_one_copy(void **state)
     processes_close(&world);
 }
 
+/* Whether another task's entry with a record may go into a frame that was opened for one without, or with. */
+static bool goes_along(struct process *process, bool first_has_record)
+{
+    static const uint8_t bytes[PROCESSES_VALUE];
+    uint8_t key[8];
+    key_of(1, key);
+    struct tree_logged_entry plain = {.key = {key, sizeof key}, .value = {bytes, sizeof bytes}},
+                             record = plain;
+    record.record = gaddr_make(0, 4096);
+    record.record_bytes = 1024;
+    pool_session_begin(tree_session_pool(process->session));
+    const struct unmerged_frame *frame =
+        log_tree.open(process->log, process->session, 0, first_has_record ? &record : &plain);
+    assert_non_null(frame);
+    const bool fits = log_tree.fits(process->log, frame, &record);
+    assert_true(log_tree.fits(process->log, frame, &plain));
+    log_tree.close(process->log, process->session);
+    return fits;
+}
+
+/* P16. A frame whose first entry has no record carries none: one that has to be carried does not go along. */
+static void what_is_carried_opens_its_own_frame(void **state)
+{
+    (void)state;
+    struct disks disks;
+    for (unsigned copies = 1; copies <= 2; copies++) {
+        processes_open(&world, 2, 0);
+        world.options.copies = copies;
+        struct process *process = process_start(&world);
+        disks = (struct disks){.process = process};
+        process_own(&world, process);
+        assert_true(goes_along(process, false) && goes_along(process, true)); /* there is no disk */
+        process_kept(process, FABRIC_KEPT_ON_DISK, disks_persist, &disks);
+        assert_true(goes_along(process, true));
+        assert_int_equal(goes_along(process, false), copies == 1);
+        processes_close(&world);
+    }
+}
+
 /* Where it is synced each second nobody waits. */
 static void a_commit_waits_for_no_second(void **state)
 {
@@ -335,6 +374,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_commit_waits_for_the_disk),
         cmocka_unit_test(a_commit_waits_for_no_second),
+        cmocka_unit_test(what_is_carried_opens_its_own_frame),
         cmocka_unit_test(both_disks_are_asked),
         cmocka_unit_test(a_disk_that_refuses),
         cmocka_unit_test(segments_wait_for_the_disk),
