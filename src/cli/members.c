@@ -155,22 +155,37 @@ static int leave_check(const struct cluster_fabric *cluster, const struct wire_c
     return status;
 }
 
-/* Compute nodes take away what they have there. */
+static int not_empty(const struct memory_status_reply *reply, uint16_t number, bool known,
+                     struct error *error)
+{
+    if (!known)
+        return error_set(error, BANYAN_ETIMEOUT,
+                         "not all compute nodes have heard that memory node %u leaves, and it stays: one of "
+                         "them may not reach the home node, or be of an earlier version",
+                         number);
+    return error_set(error, BANYAN_ETIMEOUT,
+                     "memory node %u still has %" PRIu64 " bytes in use, %" PRIu64
+                     " of them of logs, and stays: banyan balance --drain %u --run empties it; what "
+                     "processes that are gone have left there ends by banyan check --reclaim",
+                     number, reply->bytes_used, reply->log_bytes, number);
+}
+
+/* Compute nodes take away what they have there. One that has not heard that it leaves could still log there,
+ * though nothing is in use: so that counts only if it is found behind a look at which all had heard. */
 static int empty_wait(const struct cluster_fabric *cluster, const struct wire_cluster_list *list,
                       uint16_t number, uint32_t wait_s, struct error *error)
 {
     const uint64_t deadline = task_now() + wait_s * 1000 * MILLISECOND;
     struct memory_status_reply reply;
+    bool known = false, before;
     for (;;) {
         int status = status_ask(cluster, list, number, &reply, error);
-        if (status || (reply.bytes_used == 0 && reply.log_segments == 0))
+        before = known;
+        known = !status && reply.list_heard >= list->generation;
+        if (status || (before && known && reply.bytes_used == 0 && reply.log_segments == 0))
             return status;
         if (task_now() >= deadline)
-            return error_set(error, BANYAN_ETIMEOUT,
-                             "memory node %u still has %" PRIu64 " bytes in use, %" PRIu64
-                             " of them of logs, and stays: banyan balance --drain %u --run empties it; what "
-                             "processes that are gone have left there ends by banyan check --reclaim",
-                             number, reply.bytes_used, reply.log_bytes, number);
+            return not_empty(&reply, number, known, error);
         task_sleep(50 * MILLISECOND);
     }
 }

@@ -210,6 +210,9 @@ static int take_list(struct remote_fabric *remote, const struct wire_cluster_lis
     }
     if (!first)
         remote->cluster.generation = list->generation;
+    /* release: a task that looks from now on finds what the list says of those that are known */
+    atomic_store_release(&remote->cluster.known, list->generation);
+    remote_event_set(remote->heartbeat_event); /* memory nodes are told at once */
     return first;
 }
 

@@ -29,8 +29,9 @@ struct remote_cluster {
     int event;           /* wakes it; there as long as the heartbeat's thread, which sets it; -1: none */
     uint32_t heard;      /* atomic: the generation that the last echo has told of */
     uint32_t generation; /* the thread's: of the list that was taken over */
-    uint32_t asked;      /* atomic: how often tasks have asked for the list */
-    uint32_t answered;   /* atomic: as many of them were answered */
+    uint32_t known; /* atomic: of the list by which membership goes, though one that is new may be missing */
+    uint32_t asked; /* atomic: how often tasks have asked for the list */
+    uint32_t answered;  /* atomic: as many of them were answered */
     uint32_t succeeded; /* atomic: the last one of them that was answered with a list, all of it taken over */
     char complaint[256]; /* the thread's: what it has warned of last */
 };

@@ -44,13 +44,16 @@ static uint64_t beat_period(const struct remote_node *node)
     return read_lease != 0 && read_lease < period ? read_lease : period;
 }
 
-/* Sends a heartbeat when it is due, or the rest of one. NULL, or what went wrong. */
+/* Sends a heartbeat when it is due, or another list of memory nodes is to be told, or the rest of one. NULL,
+ * or what went wrong. */
 static const char *send_beat(struct remote_node *node, struct net_stream *control, uint64_t now)
 {
-    if (now >= node->beat_due && node->beats_unsent == 0) {
+    const uint32_t known = atomic_load_acquire(&node->fabric->cluster.known); /* as it is stored */
+    if ((now >= node->beat_due || known != node->beat.generation) && node->beats_unsent == 0) {
         node->beats_unsent = sizeof node->beat;
         node->beat_due = now + beat_period(node);
         node->beat.id++;
+        node->beat.generation = known;
         node->beat_sent[node->beat.id % REMOTE_BEATS] = clock_boot_ns(); /* before its first byte leaves */
         if (node->unanswered_since == 0)
             node->unanswered_since = now;

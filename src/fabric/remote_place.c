@@ -233,7 +233,7 @@ static int place_all(struct remote_fabric *remote, const struct wire_cluster_lis
             status = remote_place_listed(remote, i, &list->nodes[i], error);
         atomic_store_relaxed(&remote->nodes[i].membership, (uint32_t)state); /* no thread yet */
     }
-    remote->cluster.generation = list->generation;
+    remote->cluster.generation = remote->cluster.known = list->generation;
     return status;
 }
 

@@ -41,7 +41,8 @@
  *
  * THE LIST OF MEMORY NODES. The home node keeps it (struct wire_cluster_list). The echo of a heartbeat to the
  * home node has the list's generation in its `generation`, so that a compute node learns that it has changed;
- * it asks for the list by WIRE_CLUSTER_LIST over a monitor's connection.
+ * it asks for the list by WIRE_CLUSTER_LIST over a monitor's connection. Its heartbeats tell every memory
+ * node which list it goes by (memory_status_reply.list_heard).
  *
  * CALLS THAT TAKE THEIR TIME. A call whose id has the bit WIRE_DEFERRED is answered when the memory node is
  * done with it, and other answers may come before: PERSIST, which waits for the disk (WIRE_PERSIST), and
@@ -96,7 +97,8 @@ struct wire_header {
     uint8_t reserved;
     uint16_t count;      /* LIST: commands; REPLY: commands that were run */
     int32_t status;      /* REPLY, RESULT: 0 or a negative banyan_error */
-    uint32_t generation; /* the home node's HEARTBEAT: of its list of memory nodes; else 0 */
+    uint32_t generation; /* HEARTBEAT: of the list of memory nodes: an echo of the home node's says which it
+                            keeps, a compute node which it goes by. Else 0 */
     uint64_t id;         /* the client's, sent back with the answer */
 };
 struct wire_command {

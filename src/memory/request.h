@@ -171,6 +171,9 @@ struct memory_status_reply {
     uint64_t merges_total, merge_entries_total, merge_merged_total; /* requests, entries, those merged */
     uint64_t merge_busy_total;                                      /* requests that found the queue full */
     uint64_t merge_cpu_ns_total;                                    /* CPU time of threads of its own */
+    /* The oldest list of memory nodes, by its generation, by which a compute node goes that is connected; 0:
+     * one has not said yet; UINT64_MAX: none is connected. */
+    uint64_t list_heard;
 };
 /* Which blocks are handed out, for `banyan check`: the bits of granules of MEMORY_BLOCK_MIN bytes. */
 struct memory_usage_request {

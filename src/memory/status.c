@@ -36,6 +36,7 @@ void memory_node_status(struct memory_node *node, struct memory_status_reply *st
         .node_count = node->node_count,
         .kept = node->keep.file != NULL,
         .draining = node->draining,
+        .list_heard = UINT64_MAX,
     };
     spinlock_unlock(&node->lock);
     memory_registry_report(&node->registry, status);

@@ -354,7 +354,7 @@ void memoryd_groups_break(struct memoryd *daemon, const struct memoryd_nic_queue
     spinlock_unlock(&groups->lock);
 }
 
-bool memoryd_group_heartbeat(struct memoryd_session *session, uint64_t now)
+bool memoryd_group_heartbeat(struct memoryd_session *session, uint32_t generation, uint64_t now)
 {
     struct memoryd_groups *groups = &session->daemon->groups;
     struct memoryd_group *group = session->group;
@@ -362,8 +362,10 @@ bool memoryd_group_heartbeat(struct memoryd_session *session, uint64_t now)
         return true;
     spinlock_lock(&groups->lock);
     bool fenced = group->state == GROUP_FENCED; /* under the lock: G7 allows no echo after the fencing */
-    if (!fenced)
+    if (!fenced) {
         group->heartbeat_at = group->beat_at = now;
+        group->generation = generation;
+    }
     spinlock_unlock(&groups->lock);
     return !fenced;
 }

@@ -82,8 +82,9 @@ void memoryd_group_leave(struct memoryd_session *session, enum memoryd_leaving h
 void memoryd_group_quarantine(struct memoryd_session *session, const char *why);
 /* Fences the group of the session with this queue pair; NULL: every group that has a queue pair. */
 void memoryd_groups_break(struct memoryd *daemon, const struct memoryd_nic_queue *queue, const char *why);
-/* False: the group is fenced, and nothing is echoed. */
-bool memoryd_group_heartbeat(struct memoryd_session *session, uint64_t now);
+/* False: the group is fenced, and nothing is echoed. `generation`: of the list of memory nodes by which the
+ * compute node goes. */
+bool memoryd_group_heartbeat(struct memoryd_session *session, uint32_t generation, uint64_t now);
 /* Relaxed: a hint that saves work. Fencing is safe because locks are freed only when the last session has
  * left. */
 bool memoryd_group_fenced(const struct memoryd_session *session);

@@ -17,6 +17,7 @@ struct memoryd_group {
     uint32_t lease_ms;
     uint64_t life; /* its number among all groups that ever joined, from 1 */
     uint64_t joined_at, heartbeat_at, fenced_at;
+    uint32_t generation; /* of the list of memory nodes by which it goes; 0: it has not said */
 
     /* the home node's (G7); 0 elsewhere */
     uint32_t read_lease_ms;

@@ -154,7 +154,7 @@ static enum session_result take_open(struct memoryd_session *session, const stru
     case WIRE_ATTACH:
         return memoryd_session_attach(session, head, bytes);
     case WIRE_HEARTBEAT:
-        if (!memoryd_group_heartbeat(session, task_now()))
+        if (!memoryd_group_heartbeat(session, head->generation, task_now()))
             return SESSION_FENCED;
         if (!send_echo(session, head->id) || !memoryd_session_notice(session))
             return memoryd_session_broken(session, "no memory for a reply");

@@ -78,6 +78,9 @@ static void report(void *context, struct memory_status_reply *status)
     status->compute_nodes = groups->count;
     status->fenced_total = groups->fenced_total;
     status->locks_freed_total = groups->locks_freed_total;
+    for (const struct memoryd_group *group = groups->first; group != NULL; group = group->next)
+        if (group->generation < status->list_heard)
+            status->list_heard = group->generation;
     spinlock_unlock(&groups->lock);
 }
 

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -19,6 +21,7 @@
 #include "base/task.h"
 #include "cluster/process.h"
 #include "cluster/talk.h"
+#include "fabric/wire.h"
 
 #define KEYS  4000u
 #define VALUE 300u
@@ -352,6 +355,55 @@ static void links_to_one_that_has_left_are_forgotten(void **state)
     scene->passed = true;
 }
 
+static void receive(int fd, void *to, size_t length)
+{
+    for (size_t have = 0; have < length;) {
+        const ssize_t got = recv(fd, (char *)to + have, length - have, 0);
+        assert_true(got > 0);
+        have += (size_t)got;
+    }
+}
+
+/* The lease of a compute node that says nothing behind that. The connection is the caller's. */
+static int silent_compute_node(const struct process *memory)
+{
+    const struct net_address address = process_address(memory, 0);
+    const struct sockaddr_in peer = {
+        .sin_family = AF_INET, .sin_port = htons(address.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct {
+        struct wire_header head;
+        struct wire_hello hello;
+    } say = {.head = {.kind = WIRE_HELLO, .length = sizeof say.hello},
+             .hello = {.magic = WIRE_MAGIC,
+                       .version = WIRE_VERSION,
+                       .role = WIRE_CONTROL,
+                       .instance = 77,
+                       .lease_ms = 60000}};
+    struct wire_header head;
+    struct wire_greeting greeting;
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&peer, sizeof peer), 0);
+    receive(fd, &head, sizeof head);
+    assert_int_equal(head.length, sizeof greeting);
+    receive(fd, &greeting, sizeof greeting);
+    assert_int_equal(send(fd, &say, sizeof say, 0), sizeof say);
+    receive(fd, &head, sizeof head);
+    assert_int_equal(head.kind, WIRE_WELCOME);
+    return fd;
+}
+
+/* A compute node that has not heard that memory node 1 leaves could still log there. */
+static void leave_before_all_have_heard(struct scene *scene, const char *home, const struct process *memory)
+{
+    const int silent = silent_compute_node(memory);
+    process_run(scene, NULL, ARGUMENTS("members", "--memory", home, "--leave", "1", "--wait", "0"), &result);
+    assert_int_not_equal(result.code, 0);
+    assert_contains(result.error, "not all compute nodes have heard");
+    members(scene, home, NULL, NULL);
+    assert_contains(result.output, "1      member");
+    close(silent);
+}
+
 static void what_cannot_join_is_refused(void **state)
 {
     struct scene *scene = *state;
@@ -381,14 +433,15 @@ static void what_cannot_join_is_refused(void **state)
     assert_contains(result.output, "list 1 of cluster");
 
     /* Nothing is in use there yet, but the next value could be put there. */
-    const char *fresh = address_text(memory_start(scene, "fresh", NULL), 0);
-    members(scene, memory, "--join", fresh);
+    struct process *fresh = memory_start(scene, "fresh", NULL);
+    members(scene, memory, "--join", address_text(fresh, 0));
     assert_int_equal(result.code, 0);
     refused(scene, memory, "--leave", "1", "0 bytes are in use, and it hands out more");
     members(scene, memory, NULL, NULL);
     assert_contains(result.output, "list 2 of cluster");
     balance(scene, memory, "--drain", "1", "--run");
     assert_int_equal(result.code, 0);
+    leave_before_all_have_heard(scene, memory, fresh);
     members(scene, memory, "--leave", "1");
     if (result.code)
         fail_msg("%s", result.error);

@@ -359,12 +359,48 @@ static void test_notices(void **state)
     site_close(&site);
 }
 
+/* ---- lists of memory nodes ---- */
+
+static void beat(struct client *client, uint32_t generation)
+{
+    const struct wire_header head = {.kind = WIRE_HEARTBEAT, .generation = generation, .id = 1};
+    client_send(client, &head, sizeof head);
+    const struct wire_header echo = client_take(client, NULL, 0);
+    assert_int_equal(echo.kind, WIRE_HEARTBEAT);
+}
+
+/* The status tells which list of memory nodes all compute nodes go by that are connected, or a newer one. */
+static void test_oldest_list(void **state)
+{
+    (void)state;
+    struct site site;
+    struct client one, two;
+    open_home(&site);
+    assert_true(site_status(&site).list_heard == UINT64_MAX);
+    assert_int_equal(join(&one, &site, ONE, 0, false, ""), 0);
+    assert_int_equal(site_status(&site).list_heard, 0);
+    beat(&one, 5);
+    assert_int_equal(site_status(&site).list_heard, 5);
+    assert_int_equal(join(&two, &site, TWO, 0, false, ""), 0);
+    assert_int_equal(site_status(&site).list_heard, 0); /* it has not said yet */
+    beat(&two, 4);
+    assert_int_equal(site_status(&site).list_heard, 4);
+    beat(&two, 6);
+    assert_int_equal(site_status(&site).list_heard, 5);
+    client_goodbye(&one);
+    site_wait_nodes(&site, 1);
+    assert_int_equal(site_status(&site).list_heard, 6);
+    client_goodbye(&two);
+    site_close(&site);
+}
+
 int main(void)
 {
     log_set_level(LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lasts),   cmocka_unit_test(test_ids),        cmocka_unit_test(test_fences),
-        cmocka_unit_test(test_answers), cmocka_unit_test(test_long_lists), cmocka_unit_test(test_notices),
+        cmocka_unit_test(test_lasts),       cmocka_unit_test(test_ids),        cmocka_unit_test(test_fences),
+        cmocka_unit_test(test_answers),     cmocka_unit_test(test_long_lists), cmocka_unit_test(test_notices),
+        cmocka_unit_test(test_oldest_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
