@@ -66,6 +66,37 @@ static uint64_t splits(void)
     return tree_session_stats(rig.ours.session)->splits;
 }
 
+/* Random keys: how many entries there are to a leaf in the end, from which the memory that an entry takes
+ * follows (docs/internals/profile.md). Of 22 slots in one triple nearly all are taken before a leaf is split.
+ */
+static void random_keys_fill_leaves(void **state)
+{
+    (void)state;
+    static const struct {
+        enum format_leaf_kind kind;
+        uint32_t bytes;
+        double least, most; /* entries to a leaf */
+    } cases[] = {{FORMAT_LEAF_HASHED, 1024, 24.5, 27},
+                 {FORMAT_LEAF_HASHED, 512, 14.7, 16},
+                 {FORMAT_LEAF_UNSORTED, 1024, 31.5, 34}};
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tree_check_report report;
+        open_rig(cases[i].kind, cases[i].bytes);
+        for (uint32_t number = 1; number <= 20000; number++) {
+            uint32_t key = number * UINT32_C(0x9e3779b1); /* mixed, one to one: no order is left */
+            key = (key ^ key >> 15) * UINT32_C(0x85ebca6b);
+            put(key ^ key >> 13);
+        }
+        assert_int_equal(tree_check(rig.ours.session, rig.ours.tree, &report, NULL, NULL), 0);
+        assert_int_equal(report.entries, 20000);
+        const double fill = (double)report.entries / (double)report.leaves;
+        if (fill < cases[i].least || fill > cases[i].most)
+            fail_msg("leaves of %" PRIu32 " bytes, kind %d: %.2f entries to a leaf", cases[i].bytes,
+                     (int)cases[i].kind, fill);
+        rig_close(&rig);
+    }
+}
+
 struct counted {
     uint64_t below, from, border;
 };
@@ -244,6 +275,7 @@ int main(void)
         cmocka_unit_test(an_unsorted_leaf_uses_all_its_room),
         cmocka_unit_test(an_unsorted_leaf_splits_when_it_is_full),
         cmocka_unit_test(a_hashed_leaf_splits_earlier),
+        cmocka_unit_test(random_keys_fill_leaves),
         cmocka_unit_test(bulk_loads_fill_by_slots),
         cmocka_unit_test(an_index_keeps_its_kind),
         cmocka_unit_test(an_unknown_kind_is_refused),
