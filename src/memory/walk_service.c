@@ -175,8 +175,3 @@ void memory_walks_destroy(struct memory_walks *walks)
         free(walks->aged[i / AGED_NODES].nodes[i % AGED_NODES]);
     free(walks);
 }
-
-const struct memory_walk_counts *memory_walks_counts(const struct memory_walks *walks)
-{
-    return memory_walker_counts(walks->walker);
-}

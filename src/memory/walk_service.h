@@ -26,6 +26,5 @@ int memory_walks_create(struct memory_walks **walks, struct memory_node *node,
                         const struct memory_walk_costs *costs, struct error *error);
 /* Before the node is destroyed. NULL: does nothing. */
 void memory_walks_destroy(struct memory_walks *walks);
-const struct memory_walk_counts *memory_walks_counts(const struct memory_walks *walks);
 
 #endif

@@ -291,18 +291,24 @@ static int serve(void *context, struct memory_call *call)
     return call->kind == MEMORY_SAVE ? serve_save(context, call) : serve_persist(context, call);
 }
 
+/* 0: there is a journal, and it takes what is written. */
+static int usable(const struct persist_disk *disk)
+{
+    if (!atomic_load_acquire(&disk->ready)) /* acquire: see journal_begin_at */
+        return BANYAN_ENOTSUP;
+    return atomic_load_acquire(&disk->failed); /* acquire: see complain */
+}
+
 static int serve_bring(void *context, struct memory_call *call)
 {
     struct persist_disk *disk = context;
     if (!call->compute_id || call->capacity < sizeof(struct memory_bring_reply))
         return BANYAN_EINVAL;
-    if (!atomic_load_acquire(&disk->ready)) /* acquire: see journal_begin_at */
-        return BANYAN_ENOTSUP;
-    const int failed = atomic_load_acquire(&disk->failed); /* acquire: see complain */
-    if (failed)
-        return failed;
-    int status = persist_brought_call(persist_drain_brought(disk->drain), call->request, call->length,
-                                      call->reply, &call->reply_length);
+    int status = usable(disk);
+    if (status)
+        return status;
+    status = persist_brought_call(persist_drain_brought(disk->drain), call->request, call->length,
+                                  call->reply, &call->reply_length);
     if (status == BANYAN_EBUSY) /* a round makes room */
         ask(disk);
     return status;
@@ -349,12 +355,9 @@ static int serve_journals(void *context, struct memory_call *call)
     memcpy(&request, call->request, sizeof request);
     if (request.nodes > WIRE_CLUSTER_NODES_MAX || request.joined > 1 || request.look > 1)
         return BANYAN_EINVAL;
-    if (!atomic_load_acquire(&disk->ready)) /* acquire: see journal_begin_at */
-        return BANYAN_ENOTSUP;
-    const int failed = atomic_load_acquire(&disk->failed); /* acquire: see complain */
-    if (failed)
-        return failed;
-    int status = persist_saving_join(disk->saving, &request, &reply, &wake);
+    int status = usable(disk);
+    if (!status)
+        status = persist_saving_join(disk->saving, &request, &reply, &wake);
     if (status)
         return status;
     memcpy(call->reply, &reply, sizeof reply);

@@ -72,13 +72,6 @@ uint64_t owned_entries_bytes(const struct owned_entries *entries)
     return (uint64_t)atomic_load_relaxed(&entries->count) * OWNED_SEGMENT_BYTES; /* a figure */
 }
 
-uint32_t owned_entry_bytes(const struct format_layout *layout, uint32_t key_length, uint32_t value_length)
-{
-    struct owned_set_shape shape;
-    owned_set_shape_init(&shape, layout, 0);
-    return owned_set_entry_share(&shape, key_length, value_length);
-}
-
 /* ---- finding a set ---- */
 
 static uint32_t power_below(uint32_t count)

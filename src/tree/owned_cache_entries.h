@@ -140,8 +140,5 @@ uint32_t owned_entries_least(const struct owned_entries *entries, uint64_t rando
 uint64_t owned_entries_bytes(const struct owned_entries *entries);
 /* Exact while nothing is being changed. */
 uint64_t owned_entries_count(const struct owned_entries *entries);
-/* How many bytes the table has for an entry of this key and value, with its share of its set's first line.
- * 0: it is too long for a set. */
-uint32_t owned_entry_bytes(const struct format_layout *layout, uint32_t key_length, uint32_t value_length);
 
 #endif

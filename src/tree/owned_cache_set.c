@@ -35,16 +35,6 @@ static uint32_t entry_size(const struct owned_set_shape *shape, uint32_t key, ui
            (meta & BARE ? 0 : value + shape->value_varies);
 }
 
-uint32_t owned_set_entry_share(const struct owned_set_shape *shape, uint32_t key_length,
-                               uint32_t value_length)
-{
-    uint32_t size = entry_size(shape, key_length, value_length, 0);
-    uint32_t fit = size ? OWNED_SET_BODY / size : OWNED_SET_ENTRIES;
-    if (fit > OWNED_SET_ENTRIES)
-        fit = OWNED_SET_ENTRIES;
-    return fit ? OWNED_SET_BYTES / fit : 0;
-}
-
 /* ---- what lies where, in a copy ---- */
 
 struct place {

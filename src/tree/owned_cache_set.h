@@ -36,8 +36,6 @@ struct owned_set_shape {
 };
 void owned_set_shape_init(struct owned_set_shape *shape, const struct format_layout *layout,
                           uint32_t link_bytes);
-uint32_t owned_set_entry_share(const struct owned_set_shape *shape, uint32_t key_length,
-                               uint32_t value_length);
 
 /* Without the latch, in an epoch. False: the set was being changed; nothing is known. */
 bool owned_set_find(struct owned_set *set, const struct owned_set_shape *shape, struct format_key key,

@@ -151,12 +151,6 @@ void tree_walks_figures(const struct tree_compute *compute, uint16_t node, struc
     figures_of(compute->walks, node, figures);
 }
 
-void tree_merges_figures(const struct tree_compute *compute, uint16_t node,
-                         struct tree_walks_figures *figures)
-{
-    figures_of(compute->merges, node, figures);
-}
-
 void tree_exchanges_figures(const struct tree_compute *compute, uint16_t node,
                             struct tree_walks_figures *figures)
 {

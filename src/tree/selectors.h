@@ -34,6 +34,6 @@ void tree_selectors_read(struct tree_selectors *selectors, uint16_t node, uint64
 void tree_selectors_ask(struct tree_selectors *selectors, uint16_t node);
 /* A request there took so long, and came to this. */
 void tree_selectors_asked(struct tree_selectors *selectors, uint16_t node, uint64_t took_ns, int status);
-/* What they know: tree_walks_figures, tree_merges_figures and tree_exchanges_figures (tree.h). */
+/* What they know: tree_walks_figures and tree_exchanges_figures (tree.h). */
 
 #endif

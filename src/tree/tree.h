@@ -402,9 +402,6 @@ struct tree_walks_figures {
 };
 void tree_walks_figures(const struct tree_compute *compute, uint16_t node,
                         struct tree_walks_figures *figures);
-/* The same of merging there: `walk_ns` is what a request takes, `read_ns` a READ of an owner that merges. */
-void tree_merges_figures(const struct tree_compute *compute, uint16_t node,
-                         struct tree_walks_figures *figures);
 /* The same of changes there: `walk_ns` is what a request takes, `read_ns` half of what the READ and the WRITE
  * take that it saves. */
 void tree_exchanges_figures(const struct tree_compute *compute, uint16_t node,

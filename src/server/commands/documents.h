@@ -32,8 +32,6 @@ struct command_document {
 /* NULL: there is none. */
 const struct command_document *command_document_find(const char *name);
 
-/* How many elements the syntax has at its top. */
-size_t syntax_count(const char *syntax);
 /* Replies them as an array, as COMMAND DOCS has them. */
 void syntax_reply(struct resp_writer *reply, const char *syntax);
 

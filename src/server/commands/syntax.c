@@ -205,13 +205,6 @@ static void children_reply(struct resp_writer *reply, const struct tree *tree, u
         node_reply(reply, tree, child);
 }
 
-size_t syntax_count(const char *syntax)
-{
-    struct tree tree;
-    tree_parse(&tree, syntax);
-    return children_count(&tree, 0);
-}
-
 void syntax_reply(struct resp_writer *reply, const char *syntax)
 {
     struct tree tree;
