@@ -95,5 +95,9 @@ void atomic_copy_from(void *to, const void *shared, size_t length);
 /* Copies into memory that others may read meanwhile: whole aligned words are stored once, relaxed;
  * the bytes of a partly covered word by one store where they are an aligned 4 or 2 bytes. */
 void atomic_copy_to(void *shared, const void *from, size_t length);
+/* The same for long runs of bytes whose words mean nothing by themselves, such as a value that its hash
+ * proves: as quick as the CPU copies, and in whatever pieces that is. */
+void atomic_copy_long_from(void *to, const void *shared, size_t length);
+void atomic_copy_long_to(void *shared, const void *from, size_t length);
 
 #endif

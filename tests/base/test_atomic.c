@@ -50,6 +50,33 @@ static void test_copy_every_alignment_and_length(void **state)
             }
 }
 
+/* The bytes, no more, and nothing beside them, in both directions. */
+static void test_long_copies(void **state)
+{
+    enum { LONGEST = 300, AROUND = 16 };
+    unsigned char own[AROUND + LONGEST + AROUND], expected[sizeof own];
+    (void)state;
+    for (size_t offset = 0; offset < AROUND; offset += 3)
+        for (size_t length = 0; length <= LONGEST; length += length < 140 ? 1 : 7) {
+            unsigned char *shared = malloc(offset + length + 1);
+            assert_non_null(shared);
+            for (size_t i = 0; i < offset + length; i++)
+                shared[i] = (unsigned char)(3 * i + length);
+            memset(own, 0xee, sizeof own);
+            memset(expected, 0xee, sizeof expected);
+            memcpy(expected + AROUND, shared + offset, length);
+            atomic_copy_long_from(own + AROUND, shared + offset, length);
+            assert_memory_equal(own, expected, sizeof own);
+            memset(shared, 0xdd, offset + length + 1);
+            atomic_copy_long_to(shared + offset, own + AROUND, length);
+            assert_memory_equal(shared + offset, own + AROUND, length);
+            for (size_t i = 0; i < offset; i++)
+                assert_int_equal(shared[i], 0xdd);
+            assert_int_equal(shared[offset + length], 0xdd);
+            free(shared);
+        }
+}
+
 enum { WORDS = 9, ROUNDS = 20000, THREADS = 4 };
 
 struct board {
@@ -129,6 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_copy_every_alignment_and_length),
+        cmocka_unit_test(test_long_copies),
         cmocka_unit_test(test_words_do_not_tear),
         cmocka_unit_test(test_spinlock_excludes),
         cmocka_unit_test(test_spinlock_try),
