@@ -7,6 +7,9 @@
 #include "server/replies.h"
 #include "server/state.h"
 
+/* What a reply may have around its value. */
+#define REPLY_FRAME 32u
+
 static bool key_valid(const struct server_fiber *fiber, const struct resp_argument *key)
 {
     return key->length && key->length <= store_key_max(fiber->store);
@@ -55,12 +58,20 @@ static uint32_t batch_items(struct server_fiber *fiber, uint32_t count)
         }
         if (fiber->batch_kind == FIBER_BATCH_PUTS)
             item->value = fiber->batch[i].put;
+        else
+            item->leave = fiber->batch[i].command->flags & SERVER_POINT_BULK;
     }
     return items;
 }
 
-static void batch_reply(struct server_call *call, enum fiber_batch_kind kind, const struct store_item *item)
+/* `item` has been done but for a value that was left where it is: that goes from there to the reply. */
+static void batch_reply(struct server_call *call, enum fiber_batch_kind kind, struct store_item *item)
 {
+    if (item->left) {
+        char *place = resp_bulk_place(call->reply, item->value.length);
+        if (place) /* else the reply has overflowed, and takes no bytes */
+            store_item_read(call->store, item, place);
+    }
     if (item->status && (kind == FIBER_BATCH_PUTS || item->status != BANYAN_ENOTFOUND))
         server_reply_failure(call, item->status);
     else if (kind == FIBER_BATCH_PUTS)
@@ -69,8 +80,8 @@ static void batch_reply(struct server_call *call, enum fiber_batch_kind kind, co
         call->command->point(call, item->status ? NULL : &item->value);
 }
 
-/* These requests will be parsed and run again. False: the connection that the fiber runs is among theirs. */
-static bool batch_rewind(const struct server_fiber *fiber, const struct server_request *requests,
+/* These requests will be parsed and run again. False: the connection that runs is among theirs. */
+static bool batch_rewind(const struct server_connection *running, const struct server_request *requests,
                          uint32_t count)
 {
     const struct server_connection *before = NULL;
@@ -85,22 +96,54 @@ static bool batch_rewind(const struct server_fiber *fiber, const struct server_r
         /* The parser meets again what makes no sense behind them, or is not there yet. */
         if (connection->sliced == RESP_MORE || connection->sliced == RESP_BROKEN)
             connection->sliced = RESP_COMPLETE;
-        others = others && connection != fiber->connection;
+        others = others && connection != running;
     }
     return others;
 }
 
-/* Answers the requests of a batch that has been done. `each` is the time that one took. False: as
- * fiber_finish_batch. */
-static bool batch_answer(struct server_fiber *fiber, uint32_t count, uint64_t now, uint64_t each)
+/* Bytes of the replies to the requests from this one on that are of the same connection, as far as values
+ * that were left tell; `item`: of the first of them that has one. */
+static size_t replies_left(const struct server_fiber *fiber, uint32_t first, uint32_t count,
+                           const struct store_item *item)
 {
-    const struct store_item *item = fiber->items;
+    const struct server_connection *connection = fiber->batch[first].connection;
+    size_t bytes = 0;
+    for (uint32_t i = first; i < count && fiber->batch[i].connection == connection; i++)
+        if (key_valid(fiber, &fiber->batch[i].arguments[1])) {
+            bytes += item->left ? item->value.length + REPLY_FRAME : 0;
+            item++;
+        }
+    return bytes;
+}
+
+/* Before the reply to the request `i`, whose value was left: has room made for that and for what follows, or
+ * by sending what is there, so that the same memory, which the processor still has, serves again. */
+static void reply_room(struct server_fiber *fiber, uint32_t i, uint32_t count, const struct store_item *item)
+{
+    struct server_connection *connection = fiber->batch[i].connection;
+    struct resp_writer *output = &connection->output;
+    if (item->value.length + REPLY_FRAME <= output->capacity - output->length)
+        return;
+    if (connection_unsent(connection) >= FIBER_SEND_AT_ONCE)
+        connection_flush_answered(connection);
+    size_t bytes = replies_left(fiber, i, count, item);
+    resp_expect(output, bytes < FIBER_REPLIES_GATHERED ? bytes : FIBER_REPLIES_GATHERED);
+}
+
+/* Answers the requests of a batch that has been done. `each` is the time that one took, `running` the
+ * connection that the fiber runs. False: as fiber_finish_batch. */
+static bool batch_answer(struct server_fiber *fiber, const struct server_connection *running, uint32_t count,
+                         uint64_t now, uint64_t each)
+{
+    struct store_item *item = fiber->items;
     for (uint32_t i = 0; i < count; i++) {
         const struct server_request *request = &fiber->batch[i];
         bool valid = key_valid(fiber, &request->arguments[1]);
         if (valid && fiber->batch_kind != FIBER_BATCH_PUTS && item->status == BANYAN_ENOMEM &&
             item != fiber->items)
-            return batch_rewind(fiber, request, count - i);
+            return batch_rewind(running, request, count - i);
+        if (valid && item->left)
+            reply_room(fiber, i, count, item);
         struct server_call call = fiber_call(fiber, request, request->arguments, now);
         uint64_t errors = fiber_begin_reply(request->connection);
         call.ran = true;
@@ -109,6 +152,8 @@ static bool batch_answer(struct server_fiber *fiber, uint32_t count, uint64_t no
         fiber_end_reply(fiber, &call, request->index, errors, each);
         request->connection->last_command = request->command->name;
         request->connection->last_subcommand = NULL;
+        if (i + 1 == count || request[1].connection != request->connection)
+            fiber_joined_answered(fiber, request->connection, now);
     }
     return true;
 }
@@ -137,12 +182,12 @@ bool fiber_finish_batch(struct server_fiber *fiber, uint64_t *now)
         *now = fiber_execute(fiber, &fiber->batch[0], fiber->batch[0].arguments, begin);
     else
         batch_do(fiber, count);
-    fiber->connection = connection;
     bool answered = true;
     if (count > 1) {
         *now = task_now();
-        answered = batch_answer(fiber, count, *now, (*now - begin) / count);
+        answered = batch_answer(fiber, connection, count, *now, (*now - begin) / count);
     }
+    fiber->connection = connection;
     fiber_joined_over(fiber, *now);
     return answered;
 }

@@ -63,6 +63,7 @@ enum server_command_flags {
     SERVER_NO_AUTH = 16,      /* allowed before AUTH */
     SERVER_POINT_VALUE = 32,  /* has a point function, which needs the value's bytes */
     SERVER_POINT_LENGTH = 64, /* has a point function, which needs length and expiry only */
+    SERVER_POINT_BULK = 128,  /* with SERVER_POINT_VALUE: its reply to a value is that, as one bulk string */
     SERVER_IN_MULTI = 256,    /* runs between MULTI and EXEC too */
 };
 /* Longest name of a command or subcommand. */

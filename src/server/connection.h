@@ -122,6 +122,9 @@ bool connection_open_output(struct server_connection *connection);
 void connection_trim_output(struct server_connection *connection);
 /* Sends what can be sent now. May close the connection. The caller holds it. */
 void connection_flush(struct server_connection *connection);
+/* The same while a fiber runs it and between two of its commands; where all is sent, the next reply begins at
+ * the buffer's beginning. It may be dead afterwards, but stays. */
+void connection_flush_answered(struct server_connection *connection);
 /* Has it flushed by the thread's next turn. */
 void connection_flush_later(struct server_connection *connection);
 /* resp_writer.grow of a connection's output. */

@@ -91,6 +91,16 @@ void connection_flush(struct server_connection *connection)
         connection_close(connection);
 }
 
+void connection_flush_answered(struct server_connection *connection)
+{
+    struct resp_writer *output = &connection->output;
+    assert(connection->running && output->start == output->length);
+    connection_flush(connection);
+    /* What waits for the disk is named by its place: connection->unsafe. */
+    if (!connection->dead && connection->sent == output->length && connection->unsafe == SIZE_MAX)
+        output->length = output->start = connection->sent = 0;
+}
+
 void connection_flush_later(struct server_connection *connection)
 {
     if (connection->flushing)

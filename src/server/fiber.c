@@ -199,6 +199,16 @@ static void joined_put(struct server_fiber *fiber, struct server_connection *con
     fiber->joined_last = connection;
 }
 
+void fiber_joined_answered(struct server_fiber *fiber, struct server_connection *connection, uint64_t now)
+{
+    if (fiber->joined_first != connection)
+        return;
+    fiber->joined_first = connection->next_held;
+    if (!fiber->joined_first)
+        fiber->joined_last = NULL;
+    slice_over(fiber, connection, now);
+}
+
 void fiber_joined_over(struct server_fiber *fiber, uint64_t now)
 {
     struct server_connection *connection = fiber->joined_first;

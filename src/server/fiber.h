@@ -27,7 +27,9 @@
 /* A connection whose slice took more bytes of requests does not wait for others to join its batch. */
 #define FIBER_JOIN_BYTES 16384u
 /* So many bytes of replies are sent when their slice ends, fewer by the thread's next turn. */
-#define FIBER_SEND_AT_ONCE 32768u
+#define FIBER_SEND_AT_ONCE 8192u
+/* So many bytes of long values are gathered before they are sent in the middle of a slice. */
+#define FIBER_REPLIES_GATHERED 65536u
 
 /* What requests of one batch have in common. */
 enum fiber_batch_kind {
@@ -79,7 +81,11 @@ void fiber_main(void *fiber);
  * struct server_fiber. */
 bool fiber_cancelled(void *fiber);
 
-/* The batch that connections have joined is done: their slices are over. */
+/* All requests of the connection that were in the batch have their replies: if it has joined it, its slice is
+ * over. Long replies go then, while the processor still has them, and its client need not wait for the
+ * others'. In the order in which connections have joined. */
+void fiber_joined_answered(struct server_fiber *fiber, struct server_connection *connection, uint64_t now);
+/* The batch that connections have joined is done: the slices of all that are left are over. */
 void fiber_joined_over(struct server_fiber *fiber, uint64_t now);
 
 /* ---- execute.c: one command ---- */

@@ -157,13 +157,30 @@ void resp_integer(struct resp_writer *writer, int64_t value)
     header(writer, ':', value);
 }
 
-void resp_bulk(struct resp_writer *writer, const void *bytes, size_t length)
+/* The header of a bulk string, which is no part of the reply yet. Returns where the bytes go, or NULL. */
+static inline char *bulk_begin(struct resp_writer *writer, size_t length)
 {
     char *at = length <= SIZE_MAX / 2 ? room(writer, length + 26) : NULL;
+    return at ? at + header_write(at, '$', (int64_t)length) : NULL;
+}
+
+char *resp_bulk_place(struct resp_writer *writer, size_t length)
+{
+    return bulk_begin(writer, length);
+}
+
+void resp_expect(struct resp_writer *writer, size_t bytes)
+{
+    if (bytes > writer->capacity - writer->length && bytes <= SIZE_MAX / 2)
+        (void)writer_grow(writer, bytes); /* else it grows, or overflows, when the bytes come */
+}
+
+void resp_bulk(struct resp_writer *writer, const void *bytes, size_t length)
+{
+    char *at = bulk_begin(writer, length);
     if (!at)
         return;
-    at += header_write(at, '$', (int64_t)length);
-    if (length)
+    if (length && at != bytes)
         memcpy(at, bytes, length);
     memcpy(at + length, "\r\n", 2);
     writer->length = (size_t)(at - writer->bytes) + length + 2;

@@ -38,6 +38,13 @@ void resp_raw(struct resp_writer *writer, const void *bytes, size_t length);
 void resp_error(struct resp_writer *writer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void resp_integer(struct resp_writer *writer, int64_t value);
 void resp_bulk(struct resp_writer *writer, const void *bytes, size_t length);
+/* Where a bulk string of this length will have its bytes, if it is the next thing that is written: bytes that
+ * are put there before need not be copied by resp_bulk, which tells by their address. NULL: there is no room,
+ * and the reply overflows. */
+char *resp_bulk_place(struct resp_writer *writer, size_t length);
+/* Makes room for so many bytes at once, if there is memory for them: a buffer that grows bit by bit is copied
+ * again and again. */
+void resp_expect(struct resp_writer *writer, size_t bytes);
 void resp_text(struct resp_writer *writer, const char *text); /* a bulk string of a C string */
 void resp_null(struct resp_writer *writer);                   /* RESP2: null bulk */
 void resp_array(struct resp_writer *writer, size_t count);

@@ -32,6 +32,7 @@
 
 struct owner;
 struct store;
+struct store_entry;
 struct store_value;
 struct store_session;
 
@@ -198,10 +199,23 @@ struct store_item {
     int status;                    /* out: 0, BANYAN_ENOTFOUND, or an error */
     store_choose_function *choose; /* get of values: a part of it, as store_get_part; NULL: the whole */
     void *context;                 /* of `choose` */
+    bool leave;                    /* get of values: see store_item_read */
+    struct store_entry *left;      /* get, out: not NULL: the value is still where it was found */
 };
 /* Round trips overlap. Without `values` only lengths and expiries are read. Each item has its own status; the
  * return value is 0 unless some status is neither 0 nor BANYAN_ENOTFOUND. */
 int store_multi_get(struct store_session *session, struct store_item *items, size_t count, bool values);
+/*
+ * Where the pool is mapped here, store_multi_get leaves values outside of slots where they are, if the item
+ * says `leave` and it is one of at most STORE_LEAVE_MAX: item->value has the length alone then, and
+ * item->left is not NULL. The caller has each such value copied to a place of its own, with room for
+ * item->value.length bytes, so that it is copied once. Status and value are then what store_multi_get would
+ * have told, at the time of this call: value.bytes is `room`, or the session's where the key has another
+ * value by now, perhaps a longer one; then this call may suspend. No other call of the session may come in
+ * between.
+ */
+#define STORE_LEAVE_MAX 256u
+void store_item_read(struct store_session *session, struct store_item *item, void *room);
 /* Puts the items' values, with their expiries. Not one transaction: each item takes effect by itself. */
 int store_multi_put(struct store_session *session, struct store_item *items, size_t count);
 

@@ -19,6 +19,7 @@
 #define CLIENTS     16u
 #define REQUEST_MAX 256u
 #define REPLY_MAX   4096u
+#define MIDDLE_MAX  60000u /* of a value in one block */
 #define LONG_VALUE                                                                                           \
     900000u /* some of these are more than one store_multi_get answers (STORE_MULTI_BYTES_MAX) */
 
@@ -187,6 +188,67 @@ static void test_long_values(void **state)
     }
 }
 
+/* "$LENGTH\r\n", the value, "\r\n". */
+static void expect_bulk(int fd, const char *value, size_t length)
+{
+    static char got[MIDDLE_MAX + 2];
+    char text[32];
+    snprintf(text, sizeof text, "$%zu\r\n", length);
+    serving_expect(fd, text);
+    assert_true(serving_receive(fd, got, length + 2));
+    assert_memory_equal(got, value, length);
+    assert_memory_equal(got + length, "\r\n", 2);
+}
+
+/* Values that go from the pool straight to the reply (batch.c), of all clients at once and in pipelines that
+ * are longer than what is gathered: each reply is whole and in its place, also where a request between them
+ * has another one. */
+static void test_values_left(void **state)
+{
+    (void)state;
+    enum { KEYS = 5 };
+    static char values[CLIENTS][KEYS][MIDDLE_MAX];
+    static size_t lengths[CLIENTS][KEYS];
+    static char request[MIDDLE_MAX + REQUEST_MAX];
+    char text[REQUEST_MAX];
+    struct random random;
+    random_seed(&random, 23);
+    for (unsigned round = 0; round < 12; round++) {
+        for (unsigned i = 0; i < CLIENTS; i++)
+            for (unsigned key = 0; key < KEYS; key++) {
+                lengths[i][key] = 17 + random_below(&random, round % 3 ? 12000 : MIDDLE_MAX - 16);
+                memset(values[i][key], 'a' + (int)random_below(&random, 26), lengths[i][key]);
+                memcpy(values[i][key] + random_below(&random, lengths[i][key]), "X", 1);
+                request_write("*3\r\n$3\r\nSET\r\n$4\r\n@\r\n", i, key, text);
+                size_t length =
+                    (size_t)snprintf(request, sizeof request, "%s$%zu\r\n", text, lengths[i][key]);
+                memcpy(request + length, values[i][key], lengths[i][key]);
+                memcpy(request + length + lengths[i][key], "\r\n", 2);
+                /* at once: of several sendings the later would wait for the first one's acknowledgement */
+                assert_true(serving_send(joins_fd[i], request, length + lengths[i][key] + 2));
+                serving_expect(joins_fd[i], "+OK\r\n");
+            }
+        const unsigned times = round % 2 ? 1 : 4;
+        for (unsigned i = 0; i < CLIENTS; i++) {
+            size_t length = 0;
+            for (unsigned key = 0; key < KEYS * times; key++) {
+                request_write(key % KEYS == 2 ? "GET @\r\nSTRLEN @\r\nGET nope\r\n" : "GET @\r\n", i,
+                              key % KEYS, text);
+                length += (size_t)snprintf(request + length, sizeof request - length, "%s", text);
+            }
+            assert_true(serving_send(joins_fd[i], request, length));
+        }
+        for (unsigned i = 0; i < CLIENTS; i++)
+            for (unsigned key = 0; key < KEYS * times; key++) {
+                expect_bulk(joins_fd[i], values[i][key % KEYS], lengths[i][key % KEYS]);
+                if (key % KEYS != 2)
+                    continue;
+                snprintf(text, sizeof text, ":%zu\r\n$-1\r\n", lengths[i][key % KEYS]);
+                serving_expect(joins_fd[i], text);
+            }
+    }
+}
+
 /* As many at once by one client, and behind them what no request can be: that is said behind their replies.
  */
 static void test_broken_behind_long_values(void **state)
@@ -263,11 +325,9 @@ static void test_joins(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_same),
-        cmocka_unit_test(test_long_values),
-        cmocka_unit_test(test_broken_behind_long_values),
-        cmocka_unit_test(test_gone),
-        cmocka_unit_test(test_joins),
+        cmocka_unit_test(test_the_same),    cmocka_unit_test(test_long_values),
+        cmocka_unit_test(test_values_left), cmocka_unit_test(test_broken_behind_long_values),
+        cmocka_unit_test(test_gone),        cmocka_unit_test(test_joins),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

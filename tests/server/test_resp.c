@@ -301,6 +301,51 @@ static void test_reply_refused(void **state)
     resp_writer_free(&writer);
 }
 
+/* Bytes that are put to their place before are in the reply as others are; of a place that is not used, or
+ * room that was only expected, nothing is left. */
+static void test_bulk_in_place(void **state)
+{
+    (void)state;
+    static const size_t lengths[] = {1, 9, 10, 999, 1000, 5000, 70000};
+    struct resp_writer writer, plain;
+    char *bytes = malloc(70000);
+    assert_non_null(bytes);
+    resp_writer_init(&writer, 2, 0);
+    resp_writer_init(&plain, 2, 0);
+    resp_begin(&writer);
+    resp_begin(&plain);
+    for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        memset(bytes, 'a' + (int)i, lengths[i]);
+        if (i % 2)
+            resp_expect(&writer, lengths[i] + 50);
+        char *place = resp_bulk_place(&writer, lengths[i]);
+        assert_non_null(place);
+        memcpy(place, bytes, lengths[i]);
+        if (i % 3 == 2) /* another reply after all */
+            resp_bulk(&writer, "none", 4);
+        else
+            resp_bulk(&writer, place, lengths[i]);
+        resp_bulk(&plain, i % 3 == 2 ? "none" : bytes, i % 3 == 2 ? 4 : lengths[i]);
+    }
+    resp_end(&writer);
+    resp_end(&plain);
+    assert_int_equal(writer.length, plain.length);
+    assert_memory_equal(writer.bytes, plain.bytes, plain.length);
+    free(bytes);
+    resp_writer_free(&writer);
+    resp_writer_free(&plain);
+    resp_writer_init(&writer, 2, 0); /* where it may not grow */
+    writer.grow = refuse;
+    resp_begin(&writer);
+    resp_expect(&writer, 8192);
+    assert_false(writer.overflow);
+    assert_null(resp_bulk_place(&writer, 8192));
+    assert_true(writer.overflow);
+    resp_end(&writer);
+    assert_memory_equal(writer.bytes, "-ERR ", 5);
+    resp_writer_free(&writer);
+}
+
 /* ---- lengths ---- */
 
 #define LENGTH_MARKS  "0179-+ \r"
@@ -364,7 +409,8 @@ int main(void)
         cmocka_unit_test(test_inline),        cmocka_unit_test(test_broken),
         cmocka_unit_test(test_strangers),     cmocka_unit_test(test_announced),
         cmocka_unit_test(test_replies),       cmocka_unit_test(test_reply_limit),
-        cmocka_unit_test(test_reply_refused), cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_reply_refused), cmocka_unit_test(test_bulk_in_place),
+        cmocka_unit_test(test_lengths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,7 +97,8 @@ static void mget_run(struct server_call *call)
     }
 
 const struct server_command server_string_commands[] = {
-    STRING("get", NULL, get_point, 2, READ_VALUE | SERVER_FAST, 1, 1, 1, "The value of a key"),
+    STRING("get", NULL, get_point, 2, READ_VALUE | SERVER_POINT_BULK | SERVER_FAST, 1, 1, 1,
+           "The value of a key"),
     STRING("strlen", NULL, strlen_point, 2, READ_LENGTH, 1, 1, 1, "The length of a key's value"),
     GETRANGE("getrange", "A part of a key's value"),
     GETRANGE("substr", "A part of a key's value (old name)"),
