@@ -155,15 +155,23 @@ void format_record_seal(uint8_t *header, gaddr address, const struct format_reco
                                            .expires = record->expires != 0};
 }
 
+void format_record_encode_header(uint8_t *header, gaddr address, const struct format_record *record,
+                                 struct format_reference *reference)
+{
+    assert(!record->pieces && !format_record_long(record->key_length, record->length));
+    format_record_begin(header, record);
+    store64(header + AT_VALUE_HASH, record->value_hash);
+    format_record_seal(header, address, record, reference);
+}
+
 void format_record_encode(uint8_t *block, gaddr address, const struct format_record *record,
                           struct format_reference *reference)
 {
     uint8_t *value = block + AT_KEY + record->key_length;
-    assert(!record->pieces && !format_record_long(record->key_length, record->length));
-    format_record_begin(block, record);
+    struct format_record hashed = *record;
     memcpy(value, record->value, record->length);
-    store64(block + AT_VALUE_HASH, XXH3_64bits(value, record->length));
-    format_record_seal(block, address, record, reference);
+    hashed.value_hash = format_record_hash(value, record->length);
+    format_record_encode_header(block, address, &hashed, reference);
 }
 
 /* ---- reading ---- */

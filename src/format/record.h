@@ -82,6 +82,10 @@ gaddr format_piece_address(size_t key_length, const struct format_piece *piece);
 
 /* ---- writing ---- */
 
+/* The header, and the reference to it, of a record whose value follows it and has the hash
+ * record->value_hash. */
+void format_record_encode_header(uint8_t *header, gaddr address, const struct format_record *record,
+                                 struct format_reference *reference);
 /* The whole block of a record whose value follows the header, as it will lie at `address`, and the reference
  * to it. */
 void format_record_encode(uint8_t *block, gaddr address, const struct format_record *record,

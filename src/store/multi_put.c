@@ -114,7 +114,7 @@ static void puts_together(struct store_session *session, struct store_puts *puts
                                             .value = puts->new[i].bytes,
                                             .length = puts->new[i].length,
                                             .old = puts->old[i].bytes,
-                                            .ahead = fresh ? &fresh->ahead : NULL,
+                                            .ahead = fresh && fresh->travels ? &fresh->ahead : NULL,
                                             .placed = session->changed_placed ? puts_placed : NULL,
                                             .placed_context = session};
         puts->told[i] = false;

@@ -7,6 +7,7 @@
 #include "store/layout.h"
 #include "store/pieces.h"
 #include "store/transfer.h"
+#include "tree/logging.h"
 
 #include <assert.h>
 
@@ -55,7 +56,42 @@ static struct fabric_command write_command(gaddr address, const void *data, uint
         .operation = FABRIC_WRITE, .address = address, .length = bytes, .write = {.data = data}};
 }
 
-/* `room`: for the block's bytes. */
+/* Whether records are written without a list: the pool is mapped here and ends with the process, and no log
+ * carries them (tree/logging.h). */
+static bool writes_in_place(const struct store_session *session)
+{
+    const struct fabric *fabric = tree_session_pool(session->tree)->fabric;
+    return fabric->windows && !fabric_stages(fabric) && !tree_session_has_log(session->tree);
+}
+
+/* Writes the record to its place, so that the value is copied once. */
+static void writing_in_place(struct writing *writing, struct store_fresh *fresh)
+{
+    struct format_record *record = &writing->record;
+    struct pool_session *pool = tree_session_pool(writing->session->tree);
+    uint8_t *window = fabric_window(pool->fabric, writing->address, writing->block_bytes);
+    const uint32_t before = format_record_header_bytes(record->key_length, 0);
+    uint8_t header[FORMAT_RECORD_HEADER_FIXED + FORMAT_KEY_MAX];
+    assert(window); /* it has just been allocated there */
+    /* release, and the full fence behind the stores: those of a list (G1, G4) */
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    atomic_copy_long_to(window + before, record->value, record->length);
+    /* Of what stands there, so that a caller's value that changes meanwhile is one value nevertheless. */
+    record->value_hash = format_record_hash(window + before, record->length);
+    format_record_encode_header(header, writing->address, record, &fresh->reference);
+    atomic_copy_to(window, header, before);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (pool->cost) { /* what the list would have cost: fabric_window */
+        pool->cost->lists++;
+        pool->cost->writes++;
+        pool->cost->bytes_written += writing->block_bytes;
+    }
+    fresh->travels = false;
+    store_count_up(writing->session, records_written, 1);
+    store_count_up(writing->session, bytes_written, writing->block_bytes);
+}
+
+/* `room`: for the block's bytes; NULL: it is written in place. */
 static int prepare_whole(struct store_session *session, const void *key, size_t key_length,
                          const struct store_value *value, uint8_t *room, struct store_fresh *fresh)
 {
@@ -63,6 +99,10 @@ static int prepare_whole(struct store_session *session, const void *key, size_t 
     int status = writing_begin(&writing, session, key, key_length, value);
     if (status)
         return status;
+    if (!room) {
+        writing_in_place(&writing, fresh);
+        return 0;
+    }
     format_record_encode(room, writing.address, &writing.record, &fresh->reference);
     fresh->ahead = write_command(writing.address, room, writing.block_bytes);
     fresh->travels = true;
@@ -109,16 +149,29 @@ static bool pieces_help(size_t key_length, uint64_t length)
     return format_record_header_bytes(key_length, 1) < format_record_whole_bytes(key_length, length);
 }
 
+/* Records have been written in place: those of one call are one round trip. */
+static void count_in_place(struct store_session *session)
+{
+    struct fabric_cost *cost = tree_session_pool(session->tree)->cost;
+    if (cost)
+        cost->round_trips++;
+}
+
 int store_record_prepare(struct store_session *session, const void *key, size_t key_length,
                          const struct store_value *value, struct store_fresh *fresh)
 {
     *fresh = (struct store_fresh){.travels = false};
     pool_session_begin(tree_session_pool(session->tree));
     if (!format_record_long(key_length, value->length)) {
-        int status =
-            store_reserve(session, &session->output, format_record_whole_bytes(key_length, value->length));
+        const bool in_place = writes_in_place(session);
+        int status = in_place ? 0
+                              : store_reserve(session, &session->output,
+                                              format_record_whole_bytes(key_length, value->length));
         if (!status)
-            status = prepare_whole(session, key, key_length, value, session->output.bytes, fresh);
+            status = prepare_whole(session, key, key_length, value, in_place ? NULL : session->output.bytes,
+                                   fresh);
+        if (!status && in_place)
+            count_in_place(session);
         if (status != BANYAN_ENOSPC || !pieces_help(key_length, value->length))
             return status;
     }
@@ -133,16 +186,20 @@ int store_record_prepare_many(struct store_session *session, struct store_new_re
     for (uint32_t i = 0; i < count; i++)
         bytes += ROUND_UP(format_record_whole_bytes(records[i].key_length, records[i].value->length));
     pool_session_begin(tree_session_pool(session->tree));
-    int status = store_reserve(session, &session->output, bytes);
-    uint8_t *room = session->output.bytes;
+    const bool in_place = writes_in_place(session);
+    int status = in_place ? 0 : store_reserve(session, &session->output, bytes);
+    uint8_t *room = in_place ? NULL : session->output.bytes;
     for (; prepared < count && !status; prepared++) {
         struct store_new_record *record = &records[prepared];
         assert(!format_record_long(record->key_length, record->value->length));
         status = prepare_whole(session, record->key, record->key_length, record->value, room, &record->fresh);
         if (status)
             break;
-        room += ROUND_UP(record->fresh.ahead.length);
+        if (room)
+            room += ROUND_UP(record->fresh.ahead.length);
     }
+    if (in_place && prepared)
+        count_in_place(session);
     for (uint32_t i = 0; status && i < prepared; i++)
         store_fresh_free(session, records[i].key, records[i].key_length, &records[i].fresh, 0);
     return status;

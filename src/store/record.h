@@ -25,13 +25,14 @@ struct store_fresh {
     uint32_t at_hand; /* so many WRITEs in session->at_hand have written it, whose bytes stay; 0: not known */
 };
 /* A value that is format_record_long, or finds no block of its size, is written in pieces: one round trip for
- * each STORE_TRANSFER_MAX blocks. Another costs none, and stands in session->output, which must stay until
- * the change is done. BANYAN_ENOSPC, BANYAN_ENOMEM, the network's errors: then the record's blocks have been
- * released, or kept back where the network failed (record.c). */
+ * each STORE_TRANSFER_MAX blocks. Another is written at once where the pool is mapped here, ends with the
+ * process, and nothing is logged; else it costs no round trip yet, and stands in session->output, which must
+ * stay until the change is done. BANYAN_ENOSPC, BANYAN_ENOMEM, the network's errors: then the record's blocks
+ * have been released, or kept back where the network failed (record.c). */
 int store_record_prepare(struct store_session *session, const void *key, size_t key_length,
                          const struct store_value *value, struct store_fresh *fresh);
-/* The same for at most STORE_PUTS_MAX values, none of them format_record_long, of which none is written:
- * without a round trip. An error is that of all, and none is left. */
+/* The same for at most STORE_PUTS_MAX values, none of them format_record_long, none of which is
+ * written in pieces. An error is that of all, and none is left. */
 #define STORE_PUTS_MAX 32u /* as many as tree_multi_put works on at once */
 struct store_new_record {
     const void *key;

@@ -94,6 +94,11 @@ struct unmerged *tree_log_table_make(struct tree *tree)
     return table;
 }
 
+bool tree_session_has_log(const struct tree_session *session)
+{
+    return session->compute->log.open != NULL;
+}
+
 bool tree_logs(const struct tree_session *session)
 {
     /* A process without a log owns such a row only until another takes it, and writes through. */

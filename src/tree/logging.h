@@ -99,6 +99,8 @@ bool tree_session_ahead_done(const struct tree_session *session);
 /* In a function of a change: what the key holds may be released by a merging as soon as the change is done,
  * so nothing of it can be read afterwards. */
 bool tree_session_replaces_later(const struct tree_session *session);
+/* Whether changes of this session may be logged, if they are in ranges that are. */
+bool tree_session_has_log(const struct tree_session *session);
 /* WRITEs that were done for the next change of this session, whose bytes its log may use instead of reading
  * them again (P17). The commands and their data stay the caller's until it takes them back by a count of 0,
  * when that change has returned. */
