@@ -2,8 +2,8 @@
  * connection.c - the life of a connection, and the events that it asks for; contract in connection.h.
  *
  * A readable socket is read once and its connection queued (ready_queue.h); a fiber takes it and runs its
- * requests (fiber.h). Its replies are sent by the thread's turn hook, when no fiber can run any more, with
- * one system call. An idle connection owns no buffer.
+ * requests (fiber.h). Its replies are sent with one system call by the thread's turn hook, when no fiber can
+ * run any more; long ones earlier (fiber.h). An idle connection owns no buffer.
  */
 #include "server/connection.h"
 
@@ -64,7 +64,7 @@ static void connection_reap(struct server_connection *connection)
 {
     struct server_thread *thread = connection->thread;
     if (!connection->dead || connection->running || connection->ready || connection->flushing ||
-        connection->held)
+        connection->resting || connection->held)
         return;
     assert(!connection->watch.worker && !connection->command_bytes);
     assert(thread->counters.clients);
@@ -172,7 +172,7 @@ static void connection_ready(struct worker_watch *watch, uint32_t events)
     if (connection_unsent(connection))
         connection_flush(connection);
     if (!connection->dead && !connection->ended && !connection->finishing && !connection->blocked)
-        connection_read(connection);
+        connection_read_fairly(connection);
     connection_watch(connection);
     connection_release(connection);
 }

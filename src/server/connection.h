@@ -31,7 +31,7 @@ struct server_connection {
     struct server_thread *thread;
     struct net_stream *stream;
     struct server_connection *previous, *next; /* of the thread */
-    struct server_connection *next_ready, *next_flush;
+    struct server_connection *next_ready, *next_flush, *next_rest;
     struct server_connection *next_held; /* of those whose replies wait for the disk, or for a batch's end */
     /* Input: bytes [input_start, input_end) have not been parsed. */
     char *input;
@@ -47,9 +47,11 @@ struct server_connection {
     size_t arguments_counted; /* bytes of parser.arguments in the thread's account */
     size_t command_bytes;     /* that the command under way has reserved (eviction.h) */
 
+    bool more;          /* its last read filled the buffer, so that more may be there */
     bool ready;         /* in the thread's queue */
     bool running;       /* a fiber has it */
     bool flushing;      /* in the list of connections with output */
+    bool resting;       /* in the list of those that have more to read */
     uint8_t held;       /* callbacks that are looking at it */
     bool ended;         /* the peer sends no more */
     bool finishing;     /* no further command; close when all is sent */
@@ -106,8 +108,14 @@ bool connection_authorized(const struct server_connection *connection);
 
 /* Reads what is there now. The caller holds the connection. */
 void connection_read(struct server_connection *connection);
-/* Reads what OpenSSL has decrypted while there was no room for it: no event reports it. The caller holds the
- * connection. */
+/* The same, but the rest of a pipeline whose beginning has been read waits for its turn: a few rests are
+ * read, and run, between two looks at all connections, so that others' requests do not wait for all of them.
+ */
+void connection_read_fairly(struct server_connection *connection);
+/* Reads the next rests. By the turn hook. */
+void connections_read_rests(struct server_thread *thread);
+/* Reads what OpenSSL has decrypted while there was no room for it, since no event reports it, and the rest of
+ * a pipeline. The caller holds the connection. */
 void connection_read_pending(struct server_connection *connection);
 /* Drops what has been parsed; an empty buffer goes back to the thread. Not while a fiber runs it. */
 void connection_trim_input(struct server_connection *connection);

@@ -110,10 +110,8 @@ void connection_flush_later(struct server_connection *connection)
     connection->thread->flush = connection;
 }
 
-void connections_turn(struct worker_hook *hook)
+static void flush_all(struct server_thread *thread)
 {
-    struct server_thread *thread =
-        (struct server_thread *)((char *)hook - offsetof(struct server_thread, hook));
     while (thread->flush) {
         struct server_connection *connection = thread->flush;
         thread->flush = connection->next_flush;
@@ -124,5 +122,16 @@ void connections_turn(struct worker_hook *hook)
         connection_read_pending(connection);
         connection_watch(connection);
         connection_release(connection);
+    }
+}
+
+void connections_turn(struct worker_hook *hook)
+{
+    struct server_thread *thread =
+        (struct server_thread *)((char *)hook - offsetof(struct server_thread, hook));
+    flush_all(thread);
+    if (thread->rest_first && !thread->ready_first) {
+        connections_read_rests(thread);
+        flush_all(thread); /* what makes no sense is refused at once */
     }
 }

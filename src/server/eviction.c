@@ -50,7 +50,8 @@ static uint64_t condemned_memory(const struct server_thread *thread)
 static uint64_t evict_one(struct server_connection *connection)
 {
     struct server_thread *thread = connection->thread;
-    bool later = connection->running || connection->ready || connection->flushing || connection->held;
+    bool later = connection->running || connection->ready || connection->flushing || connection->resting ||
+                 connection->held;
     uint64_t bytes = connection_memory(connection);
     assert(!connection->dead);
     log_warning(

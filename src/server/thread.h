@@ -41,6 +41,7 @@ struct server_thread {
     struct server_connection *held_first, *held_last; /* whose replies wait for the disk, and no fiber yet */
     uint32_t held_commands;                           /* that they have run */
     struct server_connection *flush;                  /* those with output to send */
+    struct server_connection *rest_first, *rest_last; /* those that have more to read than was read at once */
     struct server_connection *connections;
     struct worker_hook hook;
     char **spare; /* blocks of buffers */

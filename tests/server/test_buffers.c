@@ -210,10 +210,46 @@ static void long_values_in_pipelines(void **state)
     serving_end(&serving);
 }
 
+/* Of a pipeline no more than a block is read before its first request is answered: so none waits until all of
+ * another's have been read. */
+static void the_first_request_waits_for_no_rest(void **state)
+{
+    enum { LENGTH = 10000, REQUESTS = 30, ROUNDS = 50 };
+    static char pipeline[REQUESTS * (LENGTH + 64)], value[LENGTH], line[1024];
+    struct serving serving;
+    size_t length = (size_t)sprintf(pipeline, "*2\r\n$6\r\nCLIENT\r\n$4\r\nINFO\r\n");
+    (void)state;
+    memset(value, 'v', sizeof value);
+    for (unsigned i = 0; i < REQUESTS - 1; i++) {
+        length += (size_t)sprintf(pipeline + length, "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n");
+        put_bulk(pipeline, &length, value, sizeof value);
+    }
+    serving_prepare(&serving, 1);
+    serving_start(&serving);
+    int fd = serving_connect(&serving);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        unsigned long there = 0, unparsed = 0, room = 0;
+        assert_true(serving_send(fd, pipeline, length));
+        for (size_t at = 0; !at || line[at - 1] != '\n'; at++)
+            assert_true(at < sizeof line && serving_receive(fd, line + at, 1));
+        assert_int_equal(sscanf(line, "$%lu", &there), 1);
+        assert_true(there + 2 < sizeof line && serving_receive(fd, line, there + 2));
+        line[there] = 0;
+        const char *shown = strstr(line, " qbuf=");
+        assert_non_null(shown);
+        assert_int_equal(sscanf(shown, " qbuf=%lu qbuf-free=%lu", &unparsed, &room), 2);
+        assert_true(unparsed + room <= BUFFER_BLOCK_BYTES);
+        for (unsigned i = 0; i < REQUESTS - 1; i++)
+            serving_expect(fd, "+OK\r\n");
+    }
+    close(fd);
+    serving_end(&serving);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_has_grown_is_taken_again),
-                                       cmocka_unit_test(what_lies_unused_goes),
-                                       cmocka_unit_test(long_values_in_pipelines)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_has_grown_is_taken_again), cmocka_unit_test(what_lies_unused_goes),
+        cmocka_unit_test(long_values_in_pipelines), cmocka_unit_test(the_first_request_waits_for_no_rest)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
