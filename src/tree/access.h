@@ -89,6 +89,11 @@ struct tree_access {
     void (*leave)(struct tree_session *session, const struct tree *tree, struct tree_spot *spot,
                   const uint8_t *image, uint32_t offset, uint32_t length, tree_placed_function *placed,
                   void *context);
+    /* Of several changes under one right: stores one of them, and counts as `leave` does. */
+    void (*store)(struct tree_session *session, const struct tree *tree, const struct tree_spot *spot,
+                  const uint8_t *image, uint32_t offset, uint32_t length);
+    /* Gives the right up behind them: all is visible to all. */
+    void (*done)(struct tree_spot *spot);
 };
 
 extern const struct tree_access tree_access_one_sided, tree_access_owned, tree_access_direct;

@@ -119,6 +119,13 @@ static void leaf_store(const struct tree_session *session, const struct tree_spo
     atomic_copy_to(spot->bytes + offset, image + offset, length);
 }
 
+static void change_count(struct tree_session *session, const struct tree *tree, uint32_t length)
+{
+    list_count(session->pool.cost, 2, tree->layout.header_bytes + tree->layout.bucket_bytes, 0, 0);
+    if (length)
+        list_count(session->pool.cost, 0, 0, 1, length);
+}
+
 void tree_direct_leave(struct tree_session *session, const struct tree *tree, struct tree_spot *spot,
                        const uint8_t *image, uint32_t offset, uint32_t length, tree_placed_function *placed,
                        void *context)
@@ -128,7 +135,17 @@ void tree_direct_leave(struct tree_session *session, const struct tree *tree, st
     if (placed)
         placed(context);
     tree_latch_leave(spot->latch, length);
-    list_count(session->pool.cost, 2, tree->layout.header_bytes + tree->layout.bucket_bytes, 0, 0);
-    if (length)
-        list_count(session->pool.cost, 0, 0, 1, length);
+    change_count(session, tree, length);
+}
+
+void tree_direct_store(struct tree_session *session, const struct tree *tree, const struct tree_spot *spot,
+                       const uint8_t *image, uint32_t offset, uint32_t length)
+{
+    leaf_store(session, spot, image, offset, length);
+    change_count(session, tree, length);
+}
+
+void tree_direct_done(struct tree_spot *spot)
+{
+    tree_latch_leave(spot->latch, true);
 }

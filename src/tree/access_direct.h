@@ -16,5 +16,8 @@ void tree_direct_abandon(struct tree_spot *spot);
 void tree_direct_leave(struct tree_session *session, const struct tree *tree, struct tree_spot *spot,
                        const uint8_t *image, uint32_t offset, uint32_t length, tree_placed_function *placed,
                        void *context);
+void tree_direct_store(struct tree_session *session, const struct tree *tree, const struct tree_spot *spot,
+                       const uint8_t *image, uint32_t offset, uint32_t length);
+void tree_direct_done(struct tree_spot *spot);
 
 #endif

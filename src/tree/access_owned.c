@@ -110,4 +110,6 @@ const struct tree_access tree_access_direct = {
     .enter = tree_direct_enter,
     .abandon = tree_direct_abandon,
     .leave = tree_direct_leave,
+    .store = tree_direct_store,
+    .done = tree_direct_done,
 };

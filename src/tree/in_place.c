@@ -21,20 +21,37 @@ struct plain {
     gaddr freed;             /* block of a key that is deleted */
 };
 
-/* Whether the leaf is live and the key's, and says whether it has the key. */
-static bool plain_judge(struct plain *plain)
+static void plain_init(struct plain *plain, struct tree_session *session, struct tree *tree,
+                       struct tree_in_place *place)
+{
+    plain->session = session;
+    plain->tree = tree;
+    plain->place = place;
+    plain->length = plain->offset = 0;
+    plain->freed = GADDR_NULL;
+    place->full = false;
+}
+
+/* Whether the leaf is live. */
+static bool plain_live(struct plain *plain)
 {
     const struct format_layout *layout = &plain->tree->layout;
     uint8_t *image = plain->session->image.bytes;
     plain->session->image.address = GADDR_NULL;
     format_header_copy(layout, image, plain->place->spot.bytes);
-    if (format_node_verdict(layout, image, plain->place->point.link, plain->tree->index, 0, &plain->header) !=
-        FORMAT_LIVE)
-        return false;
+    const bool live = format_node_verdict(layout, image, plain->place->point.link, plain->tree->index, 0,
+                                          &plain->header) == FORMAT_LIVE;
+    plain->seed = format_slot_seed(plain->header.tag, plain->header.version);
+    return live;
+}
+
+/* Whether the live leaf is the key's, and says whether it has the key. */
+static bool plain_find(struct plain *plain)
+{
+    uint8_t *image = plain->session->image.bytes;
     enum format_verdict verdict = format_point_verdict_in_place(
         &plain->place->point, plain->place->spot.bytes, image, &plain->header, &plain->slot);
     plain->found = verdict == FORMAT_HIT;
-    plain->seed = format_slot_seed(plain->header.tag, plain->header.version);
     return plain->found || verdict == FORMAT_MISS;
 }
 
@@ -120,15 +137,10 @@ int tree_in_place_change(struct tree_session *session, struct tree *tree, struct
 {
     const struct tree_access *access = session->access;
     struct plain plain;
-    plain.session = session;
-    plain.tree = tree;
-    plain.place = place;
-    plain.length = plain.offset = 0;
-    plain.freed = GADDR_NULL;
-    place->full = false;
+    plain_init(&plain, session, tree, place);
     if (!access->enter(session, &place->spot))
         return TREE_BY_LOCK;
-    if (!plain_judge(&plain) || !plain_decide(&plain, function, context)) {
+    if (!plain_live(&plain) || !plain_find(&plain) || !plain_decide(&plain, function, context)) {
         access->abandon(&place->spot);
         return TREE_BY_LOCK;
     }
@@ -139,4 +151,48 @@ int tree_in_place_change(struct tree_session *session, struct tree *tree, struct
     if (plain.freed != GADDR_NULL)
         pool_block_release(&session->pool, plain.freed, place->point.key.length);
     return 0;
+}
+
+/* Whether the item's put is done, under the latch. */
+static bool plain_item(struct plain *plain, struct tree_item *item, tree_modify_function *function)
+{
+    struct tree_session *session = plain->session;
+    if (!plain_find(plain) || !plain_decide(plain, function, item))
+        return false;
+    session->access->store(session, plain->tree, &plain->place->spot, session->image.bytes, plain->offset,
+                           plain->length);
+    if (item->placed)
+        item->placed(item->placed_context, item);
+    tree_charge_bucket(&plain->tree->layout);
+    return true;
+}
+
+uint32_t tree_in_place_run(struct tree_session *session, struct tree *tree, struct format_link link,
+                           struct tree_item *items, uint32_t count, uint32_t least,
+                           tree_modify_function *function, bool *full)
+{
+    const struct tree_access *access = session->access;
+    const struct format_key far = {items[least - 1].key, (uint32_t)items[least - 1].key_length};
+    struct format_key key = {items->key, (uint32_t)items->key_length};
+    struct tree_in_place place;
+    struct plain plain;
+    uint32_t done = 0;
+    *full = false;
+    if (!tree_in_place_find(session, tree, link, key, true, &place))
+        return 0;
+    plain_init(&plain, session, tree, &place);
+    if (!access->enter(session, &place.spot))
+        return 0;
+    const bool live = plain_live(&plain) && !format_header_side(&plain.header, far);
+    while (live && plain_item(&plain, &items[done], function) && ++done < count) {
+        key = (struct format_key){items[done].key, (uint32_t)items[done].key_length};
+        format_point_set(&place.point, &tree->layout, link, tree->index, key);
+    }
+    *full = place.full;
+    if (done)
+        access->done(&place.spot);
+    else
+        access->abandon(&place.spot);
+    session->cached = false; /* as above */
+    return done;
 }

@@ -10,6 +10,8 @@
 #include "tree/rights.h"
 #include "tree/tree.h"
 
+struct tree_run;
+
 /* Under the leaf's lock: reads what the image lacks (all buckets, header). One round trip, or none. */
 int tree_leaf_complete(struct tree_session *session, struct tree *tree, gaddr leaf);
 /* A leaf's header, read with the right to change it: 0, TREE_RESTART (another node, dead, torn), or
@@ -23,9 +25,11 @@ int tree_leaf_mend(struct tree_session *session, struct tree *tree, struct forma
                    struct format_header *header);
 /* A change that needs no more than what the key holds: by the function, or by the exchange, which says the
  * same, where the range is another's or a memory node makes the change (exchanging.h). *asked: its owner has
- * done it. `placed` (may be NULL): as in tree_in_place_change, if the change is done there. */
+ * done it. `placed` (may be NULL): as in tree_in_place_change, if the change is done there. `run` (may be
+ * NULL): of split.h, if the key is appended to the index; run->taken is 0 before the call. */
 int tree_change(struct tree_session *session, struct tree *tree, tree_modify_function *function,
-                tree_placed_function *placed, void *context, struct tree_exchange *exchange, bool *asked);
+                tree_placed_function *placed, void *context, struct tree_exchange *exchange,
+                struct tree_run *run, bool *asked);
 /* A function that changes nothing, for a look at the key behind all changes of it that are under way. */
 enum tree_verdict tree_keep(void *context, const void *old, size_t old_length, void *value, size_t *length);
 /* Whether no slot of these is taken but one; they have been found valid. */

@@ -142,8 +142,9 @@ struct change {
     bool mine;                      /* the range must be this process's */
     struct tree_exchange *exchange; /* what an owner is asked for; NULL: what the function decides */
     bool asked;                     /* it was, in the last try */
-    bool brought;                   /* session->spare has the leaf, by a walk that located the key ... */
-    uint64_t moment;                /* ... and was asked for after this moment (owned_cache_use.h) */
+    struct tree_run *run;    /* goes with the key where that is appended (split.h); NULL: nothing does */
+    bool brought;            /* session->spare has the leaf, by a walk that located the key ... */
+    uint64_t moment;         /* ... and was asked for after this moment (owned_cache_use.h) */
     uint64_t began;          /* when it READ the leaf, in place of an exchange; 0: that is not measured */
     struct tree_taken taken; /* of others */
     /* Not zeroed (change_init). */
@@ -616,7 +617,7 @@ static int change_split(struct change *change, struct format_key value)
         status = TREE_RESTART;
     if (status)
         return change_quit(change, status);
-    struct tree_addition addition = {change->key, value};
+    struct tree_addition addition = {change->key, value, change->run};
     bool added = false;
     status = tree_split(session, tree, change->path.link, &change->hold, &addition, &added);
     if (added) { /* done, whatever became of the parent's entry: a traverser posts it
@@ -988,7 +989,8 @@ int tree_modify(struct tree_session *session, struct tree *tree, const void *key
 }
 
 int tree_change(struct tree_session *session, struct tree *tree, tree_modify_function *function,
-                tree_placed_function *placed, void *context, struct tree_exchange *exchange, bool *asked)
+                tree_placed_function *placed, void *context, struct tree_exchange *exchange,
+                struct tree_run *run, bool *asked)
 {
     struct change change;
     change_init(&change, session, tree, (struct format_key){exchange->key, (uint32_t)exchange->key_length});
@@ -997,6 +999,7 @@ int tree_change(struct tree_session *session, struct tree *tree, tree_modify_fun
     change.context = context;
     change.blind = exchange->expect == TREE_EXPECT_ANYTHING && exchange->value;
     change.exchange = exchange;
+    change.run = run;
     int status = change_run(&change);
     *asked = change.asked;
     return status;
@@ -1136,7 +1139,7 @@ static int usual_run(struct tree_session *session, struct tree *tree, const void
     int status =
         usual->when == DELETE_IF_PRESENT ? 0 : tree_value_check(session, tree, usual->value, usual->length);
     if (!status)
-        status = tree_change(session, tree, usual_change, NULL, usual, &exchange, &asked);
+        status = tree_change(session, tree, usual_change, NULL, usual, &exchange, NULL, &asked);
     if (!status && asked)
         usual->status = 0;            /* what an earlier try found here is not what its owner has done */
     if (status == BANYAN_ECONFLICT) { /* the owner's answer */

@@ -10,9 +10,10 @@
  * another's goes to its owner, as many puts in one call as there are for that owner; reads of it go with the
  * batch.
  *
- * In place, the first put that finds its leaf full splits it by itself, and the later puts of the same leaf
- * go with the next batch: by then their ways lead to either half. None of them goes before the first, since
- * ascending keys would then not be appended any more, and the split would leave half a leaf behind (split.c).
+ * Puts of ascending keys go by put.c first. In place, the first other put that finds its leaf full splits it
+ * by itself, and the later puts of the same leaf go with the next batch: by then their ways lead to either
+ * half. None of them goes before the first, since ascending keys would then not be appended any more, and the
+ * split would leave half a leaf behind (split.c).
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@
 #include "tree/logged.h"
 #include "tree/merging.h"
 #include "tree/owned_cache_use.h"
+#include "tree/put.h"
 #include "tree/session.h"
 #include "tree/turn.h"
 #include "tree/walk.h"
@@ -344,62 +346,6 @@ static bool same_key_before(const struct tree_batch *batch, uint32_t number, uin
     return false;
 }
 
-static void put_replaced(struct tree_item *item, const void *old, size_t length)
-{
-    if (!item->old)
-        return;
-    item->existed = old;
-    item->old_length = length;
-    if (length)
-        memcpy(item->old, old, length);
-}
-
-static enum tree_verdict put_change(void *context, const void *old, size_t old_length, void *value,
-                                    size_t *length)
-{
-    struct tree_item *item = context;
-    put_replaced(item, old, old_length);
-    if (item->length)
-        memcpy(value, item->value, item->length);
-    *length = item->length;
-    return TREE_PUT;
-}
-
-static void put_placed(void *context)
-{
-    struct tree_item *item = context;
-    item->placed(item->placed_context, item);
-}
-
-/* By itself. */
-static int put_single(struct tree_session *session, struct tree *tree, struct tree_item *item)
-{
-    struct tree_exchange exchange = {.key = item->key,
-                                     .key_length = item->key_length,
-                                     .value = item->value ? item->value : "",
-                                     .length = item->length};
-    bool asked;
-    int status = tree_value_check(session, tree, item->value, item->length);
-    if (status)
-        return status;
-    tree_session_ahead(session, item->ahead, item->ahead && !item->ahead_done);
-    session->merge_met = item->met;
-    status =
-        tree_change(session, tree, put_change, item->placed ? put_placed : NULL, item, &exchange, &asked);
-    item->ahead_done |= tree_session_ahead_done(session);
-    if (!status && asked)
-        put_replaced(item, exchange.existed ? exchange.old : NULL, exchange.old_length);
-    if (!status && !tree_session_replaced(session))
-        put_replaced(item, NULL, 0);
-    return status;
-}
-
-int tree_put(struct tree_session *session, struct tree *tree, struct tree_item *item)
-{
-    item->ahead_done = false;
-    return item->status = put_single(session, tree, item);
-}
-
 /* The earlier item whose lock and image this one can share; its own number: none. */
 static uint32_t put_leader(const struct tree_batch *batch, uint32_t number)
 {
@@ -417,7 +363,7 @@ static uint32_t put_leader(const struct tree_batch *batch, uint32_t number)
 static void put_operation(struct tree_batch *batch, struct batch_item *entry)
 {
     entry->operation = (struct tree_operation){
-        .tree = batch->tree, .place = entry->place, .function = put_change, .context = entry->item};
+        .tree = batch->tree, .place = entry->place, .function = tree_put_change, .context = entry->item};
 }
 
 /* Never waits for a lock while it holds one. The batch forms its groups before it asks for their locks. */
@@ -524,7 +470,7 @@ static bool put_slot(struct tree_batch *batch, struct batch_item *leader, struct
     bool found = verdict == FORMAT_HIT;
     if (!found && verdict != FORMAT_MISS)
         return false;
-    put_replaced(entry->item, found ? slot.value.bytes : NULL, found ? slot.value.length : 0);
+    tree_put_replaced(entry->item, found ? slot.value.bytes : NULL, found ? slot.value.length : 0);
     gaddr block = found ? slot.block : GADDR_NULL;
     uint32_t number =
         found ? slot.number : format_bucket_free_slot(layout, image, &entry->place.bucket, seed);
@@ -800,9 +746,9 @@ static bool forward_answered(struct batch_item *entry, const struct tree_forward
     entry->deferred = false;
     item->status = asked->status;
     if (!asked->status && asked->exchange)
-        put_replaced(item,
-                     asked->exchange->existed && asked->exchange->replaced ? asked->exchange->old : NULL,
-                     asked->exchange->replaced ? asked->exchange->old_length : 0);
+        tree_put_replaced(item,
+                          asked->exchange->existed && asked->exchange->replaced ? asked->exchange->old : NULL,
+                          asked->exchange->replaced ? asked->exchange->old_length : 0);
     return true;
 }
 
@@ -903,8 +849,8 @@ static void put_in_place(struct tree_batch *batch)
             continue;
         }
         if (!entry->placed || (left && same_key_todo(batch, i)) ||
-            tree_in_place_change(session, batch->tree, &entry->in_place, put_change,
-                                 entry->item->placed ? put_placed : NULL, entry->item)) {
+            tree_in_place_change(session, batch->tree, &entry->in_place, tree_put_change,
+                                 entry->item->placed ? tree_put_placed : NULL, entry->item)) {
             left = true;
             if (entry->placed && entry->in_place.full && !session->through) {
                 put_defer(entry, false);
@@ -940,7 +886,7 @@ static void put_logged(struct tree_batch *batch)
         struct tree_item *item = entry->item;
         if (!entry->logged || entry->deferred)
             continue;
-        const struct tree_logged_change change = {item_key(item), put_change, item, true, false};
+        const struct tree_logged_change change = {item_key(item), tree_put_change, item, true, false};
         entry->todo = false;
         entry->deferred = same_key_put_off(batch, i);
         if (entry->deferred)
@@ -964,7 +910,7 @@ static void put_logged(struct tree_batch *batch)
         entry->item->ahead_done |= entry->item->ahead && !entry->item->status;
         entry->deferred = entry->item->status == BANYAN_EFENCED;
         if (!tree_session_replaced(session))
-            put_replaced(entry->item, NULL, 0);
+            tree_put_replaced(entry->item, NULL, 0);
     }
 }
 
@@ -1204,7 +1150,7 @@ static uint32_t batch_alone(struct tree_batch *batch, struct tree_item **items, 
     for (uint32_t i = 0; i < count; i++) {
         struct tree_item *item = alone[i];
         item->status =
-            put ? put_single(session, tree, item)
+            put ? tree_put_single(session, tree, item, NULL)
                 : tree_lookup(session, tree, item->key, item->key_length, item->value, &item->length);
     }
     return behind;
@@ -1250,11 +1196,18 @@ static int batch_run(struct tree_session *session, struct tree *tree, struct tre
     if (session->batch)
         session->stats.operations--; /* each item counts by itself */
     while ((next < count || taken) && !status) {
+        if (put && taken && some[0] == &items[next - taken]) { /* what waits is what comes next */
+            next -= taken;
+            taken = 0;
+        }
+        if (put && !taken) /* all before are done */
+            next += tree_put_ascending(session, tree, items + next, count - next);
         for (; taken < BATCH && next < count; next++) {
             items[next].ahead_done = false;
             some[taken++] = &items[next];
         }
-        status = batch_some(session, tree, some, &taken, put);
+        if (taken)
+            status = batch_some(session, tree, some, &taken, put);
     }
     for (uint32_t i = 0; i < taken; i++)
         some[i]->status = status;

@@ -335,15 +335,43 @@ void tree_leaf_death(struct tree_session *session)
     atomic_add_release(&session->compute->deaths, 1);
 }
 
-static int insert(struct tree_session *session, struct tree *tree, uint8_t level, struct format_key separator,
-                  struct format_link link, const uint64_t *deaths)
+/* Under the lock, behind the entry `at`: the children that follow it in the node's range, before any other
+ * entry, while there is room. *at is the last one's then. Returns how many. */
+static uint32_t insert_more(const struct format_layout *layout, const struct format_header *header,
+                            struct format_entry *entries, uint32_t *at, uint32_t *count,
+                            const struct tree_child *children, uint32_t more)
+{
+    uint32_t done = 0;
+    for (; done < more && *count < FORMAT_ENTRIES_MAX; done++, ++*at, ++*count) {
+        const struct format_key separator = children[done].separator;
+        if ((header->has_upper && format_key_compare(separator, header->upper) >= 0) ||
+            (*at + 1 < *count && format_key_compare(separator, entries[*at + 1].key) >= 0))
+            break;
+        memmove(entries + *at + 2, entries + *at + 1, (*count - *at - 1) * sizeof *entries);
+        entries[*at + 1] = (struct format_entry){separator, children[done].link};
+        if (format_internal_size(layout, entries, *count + 1) > layout->geometry.internal_bytes) {
+            memmove(entries + *at + 1, entries + *at + 2, (*count - *at - 1) * sizeof *entries);
+            break;
+        }
+    }
+    return done;
+}
+
+/* The first of `children`, and where `deaths` says that all of them live as many of the others as find room
+ * beside it; *posted says how many they are. */
+static int insert(struct tree_session *session, struct tree *tree, uint8_t level,
+                  const struct tree_child *children, uint32_t child_count, const uint64_t *deaths,
+                  uint32_t *posted)
 {
     const struct format_layout *layout = &tree->layout;
+    const struct format_link link = children->link;
+    struct format_key separator = children->separator;
     struct format_key_copy copy;
     struct tree_path path;
     struct tree_hold hold;
     struct format_header header;
     struct fabric_command writes[2];
+    *posted = 1;
     format_key_store(&copy, separator);
     separator = format_key_of(&copy);
     for (;;) {
@@ -364,11 +392,12 @@ static int insert(struct tree_session *session, struct tree *tree, uint8_t level
     while (at + 1 < count && format_key_compare(entries[at + 1].key, separator) <= 0)
         at++;
     struct format_link replaced = {0};
-    bool lives = false;
+    bool fresh = false, lives = false;
     int status = 0;
     if (!format_link_equal(entries[at].link, link)) {
-        lives = deaths && session->right == TREE_OWNED && tree_leaf_deaths(session) == *deaths;
-        if (!lives)
+        fresh = deaths && session->right == TREE_OWNED && tree_leaf_deaths(session) == *deaths;
+        lives = fresh;
+        if (!fresh)
             status = child_lives(session, tree, (uint8_t)(level - 1), separator, link, &lives);
     }
     if (status || !lives) {
@@ -384,7 +413,9 @@ static int insert(struct tree_session *session, struct tree *tree, uint8_t level
         entries[at] = (struct format_entry){separator, link};
         count++;
     }
-    session->appended = at + 1 == count ? link.address : GADDR_NULL;
+    if (fresh && format_internal_size(layout, entries, count) <= layout->geometry.internal_bytes)
+        *posted += insert_more(layout, &header, entries, &at, &count, children + 1, child_count - 1);
+    session->appended = at + 1 == count ? entries[at].link.address : GADDR_NULL;
     if (format_internal_size(layout, entries, count) > layout->geometry.internal_bytes)
         return internal_split(session, tree, &path, &hold, &header, count);
     header.version++;
@@ -399,13 +430,16 @@ static int insert(struct tree_session *session, struct tree *tree, uint8_t level
 int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t level,
                        struct format_key separator, struct format_link link)
 {
-    return insert(session, tree, level, separator, link, NULL);
+    const struct tree_child child = {separator, link};
+    uint32_t posted;
+    return insert(session, tree, level, &child, 1, NULL, &posted);
 }
 
-int tree_parent_insert_fresh(struct tree_session *session, struct tree *tree, struct format_key separator,
-                             struct format_link link, uint64_t deaths)
+int tree_parent_insert_fresh(struct tree_session *session, struct tree *tree,
+                             const struct tree_child *children, uint32_t count, uint64_t deaths,
+                             uint32_t *posted)
 {
-    return insert(session, tree, 1, separator, link, &deaths);
+    return insert(session, tree, 1, children, count, &deaths, posted);
 }
 
 /* ---- dropping ---- */

@@ -25,12 +25,19 @@ int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t 
 int tree_root_follow(struct tree_session *session, struct tree *tree, struct format_link root, uint8_t level,
                      gaddr successor, bool *followed);
 /*
- * The same for a leaf that this operation has just split off, without the round trip that sees whether it
- * lives, where that is known: in an owned range nobody but this process kills leaves (O5), and it has begun
- * to kill none since the leaf was made. `deaths`: tree_leaf_deaths before the leaf could be met.
+ * The same for leaves that this operation has just split off, one behind the other, without the round trip
+ * that sees whether one lives, where that is known: in an owned range nobody but this process kills leaves
+ * (O5), and it has begun to kill none since they were made. `deaths`: tree_leaf_deaths before they could be
+ * met. *posted: so many, from the first on, have their entries where it returns 0: at least one, and as many
+ * as go into the node of the first.
  */
-int tree_parent_insert_fresh(struct tree_session *session, struct tree *tree, struct format_key separator,
-                             struct format_link link, uint64_t deaths);
+struct tree_child {
+    struct format_key separator;
+    struct format_link link;
+};
+int tree_parent_insert_fresh(struct tree_session *session, struct tree *tree,
+                             const struct tree_child *children, uint32_t count, uint64_t deaths,
+                             uint32_t *posted);
 uint64_t tree_leaf_deaths(const struct tree_session *session);
 /* Before the list that kills a leaf is posted. */
 void tree_leaf_death(struct tree_session *session);

@@ -1,6 +1,11 @@
 /*
  * split.c - Leaf splits in an order that a cut list cannot harm: R3. One round trip to read the leaf, one to
  * write both halves where they share a memory node, else two; then the parent's (parent.c).
+ *
+ * Keys that are appended in a run go into whole leaves: the sibling gets as many of them as a bulk load would
+ * give it, and so do further leaves behind it (chain.h). All are written before the mark. Until the leaf's
+ * header names the sibling nothing leads to any of them; then each is as if it had been split off by itself
+ * and its entry in the parent were to be posted yet. So R3 is as it is with one sibling.
  */
 #include "tree/split.h"
 
@@ -11,6 +16,7 @@
 #include "base/task.h"
 #include "tree/access.h"
 #include "tree/announce.h"
+#include "tree/chain.h"
 #include "tree/entries.h"
 #include "tree/index.h"
 #include "tree/keyblocks.h"
@@ -33,8 +39,10 @@ struct split {
     uint32_t count, kept; /* entries of the leaf; the first `kept` stay */
     gaddr block;          /* of the addition, where it is a long key; else GADDR_NULL */
     struct fabric_command block_write;
-    uint32_t number; /* the addition's slot if it stays in the leaf; else UINT32_MAX */
-    bool moves;      /* nothing stays (R8) */
+    uint32_t number;         /* the addition's slot if it stays in the leaf; else UINT32_MAX */
+    bool moves;              /* nothing stays (R8) */
+    struct tree_run *run;    /* goes with the addition, which is appended; NULL: nothing does */
+    struct tree_chain chain; /* behind the sibling */
 };
 
 /* Where to cut. Keys appended at the right end, of the index or of a range (O3), leave a full leaf behind
@@ -47,6 +55,8 @@ static void choose_separator(struct split *split, const struct tree_addition *ad
     bool append = addition && format_key_compare(addition->key, last) > 0 &&
                   (!split->header.has_upper || tree_rights_first(split->session, split->header.upper));
     split->kept = append ? split->count : split->count / 2;
+    if (append && addition->run && tree_chain_fits(split->session, split->tree))
+        split->run = addition->run;
     struct format_key right = append ? addition->key : entries[split->kept].key;
     format_key_store(&split->separator, tree_separator(layout, entries[split->kept - 1].key, right));
 }
@@ -104,8 +114,19 @@ static int build_sibling(struct split *split, const struct tree_addition *additi
             (struct tree_leaf_entry){.key = addition->key, .value = addition->value, .block = split->block};
     uint16_t node = gaddr_node(split->sibling.address);
     bool fits;
+    const uint32_t own = count;
+    if (*added && split->run)
+        count += tree_chain_entries(session, split->tree, split->run, &split->right, moved + count,
+                                    tree_chain_fill(layout) - 1);
     int status = tree_leaf_build(session, layout, node, TREE_TAG_TRIES, TREE_TAG_CHOICE, &split->right, moved,
                                  count, session->spare, &fits);
+    if (!status && !fits && count > own) {
+        count = own;
+        status = tree_leaf_build(session, layout, node, TREE_TAG_TRIES, TREE_TAG_CHOICE, &split->right, moved,
+                                 count, session->spare, &fits);
+    }
+    if (!status && fits && count > own)
+        split->run->taken = count - own;
     if (!status && !fits && *added) {
         *added = false;
         status = tree_leaf_build(session, layout, node, TREE_TAG_TRIES, TREE_TAG_CHOICE, &split->right, moved,
@@ -186,24 +207,26 @@ static int write_sibling(struct split *split, bool added, struct fabric_command 
 {
     struct tree_session *session = split->session;
     const struct format_layout *layout = &split->tree->layout;
-    const uint32_t header_bytes = layout->header_bytes, leaf_bytes = layout->geometry.leaf_bytes;
     gaddr sibling = split->sibling.address;
     int status = added ? block_write(split, sibling, writes, count) : 0;
     if (status)
         return status;
-    if (leaf_bytes <= fabric_capabilities(session->pool.fabric)->atomic_write) {
-        writes[(*count)++] = pool_write_command(sibling, session->spare, leaf_bytes);
-    } else {
-        /* Header last: should this list be cut, a torn sibling still shows its old header to old links. */
-        writes[(*count)++] = pool_write_command(sibling + header_bytes, session->spare + header_bytes,
-                                                leaf_bytes - header_bytes);
-        writes[(*count)++] = pool_write_command(sibling, session->spare, header_bytes);
-    }
+    *count += tree_leaf_writes(session, layout, sibling, session->spare, writes + *count);
     if (gaddr_node(sibling) != gaddr_node(split->link.address)) {
         status = pool_execute(&session->pool, gaddr_node(sibling), writes, *count);
         *count = 0;
     }
     return status;
+}
+
+/* The sibling, and what was written behind it. */
+static void siblings_release(struct split *split)
+{
+    struct tree_session *session = split->session;
+    pool_release(&session->pool, split->sibling.address, split->tree->layout.geometry.leaf_bytes);
+    tree_chain_release(session, split->tree, &split->chain);
+    if (split->run)
+        split->run->taken = 0;
 }
 
 /* Sibling, mark, slots, header, and the addition if it stays on the left: R3. The unlock follows in the same
@@ -225,8 +248,7 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
     if (status) {
         session->image.address = GADDR_NULL; /* narrowed already, and not written */
         tree_leaf_release(session, split->tree, hold, writes, 0);
-        pool_release(&session->pool, split->sibling.address,
-                     layout->geometry.leaf_bytes); /* no link leads to it */
+        siblings_release(split); /* no link leads to them */
         block_give_back(split, addition);
         return status;
     }
@@ -258,7 +280,7 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
                                addition->value, session->merge_met);
     status = tree_leaf_release(session, split->tree, hold, writes, count);
     if (status == BANYAN_EFENCED) { /* not done: still no link leads to them */
-        pool_release(&session->pool, split->sibling.address, layout->geometry.leaf_bytes);
+        siblings_release(split);
         block_give_back(split, addition);
     }
     return status;
@@ -285,6 +307,22 @@ static void sibling_prefetch(const struct split *split)
         __builtin_prefetch(window + at, 1);
 }
 
+/* The entries of the leaves that the split has made. What has none is found by sibling links, and posted by
+ * whoever meets it. */
+static int siblings_post(struct split *split, uint64_t deaths)
+{
+    struct tree_session *session = split->session;
+    struct tree *tree = split->tree;
+    struct tree_child *leaves = split->chain.leaves;
+    const uint32_t count = 1 + split->chain.count;
+    uint32_t done = 0, posted;
+    int status = 0;
+    leaves[0] = (struct tree_child){format_key_of(&split->separator), split->sibling};
+    for (; done < count && !status; done += posted)
+        status = tree_parent_insert_fresh(session, tree, leaves + done, count - done, deaths, &posted);
+    return status;
+}
+
 /* The leaf is cut by the addition, or at `border`. *posted: what became of the parent's entry. */
 static int split_run(struct tree_session *session, struct tree *tree, struct format_link link,
                      struct tree_hold *hold, const struct tree_addition *addition,
@@ -293,6 +331,8 @@ static int split_run(struct tree_session *session, struct tree *tree, struct for
     const struct format_layout *layout = &tree->layout;
     struct split split = {.session = session, .tree = tree, .link = link, .number = UINT32_MAX};
     *added = false;
+    if (addition && addition->run)
+        addition->run->taken = 0;
     int status = entries_take(&split);
     if (!status && split.count < 2 && !border)
         status = pool_corrupt(&session->pool, link.address, "a leaf's bucket is full and the leaf empty");
@@ -323,14 +363,17 @@ static int split_run(struct tree_session *session, struct tree *tree, struct for
            format_slot_seed(split.header.tag, version), version, split.header.lower);
     if (!*added)
         place_left(&split, addition);
+    if (split.run && split.run->taken)
+        tree_chain_build(session, tree, split.run, addition->key, split.sibling, &split.right, session->spare,
+                         &split.chain);
     const uint64_t deaths = tree_leaf_deaths(session);
     status = write_split(&split, hold, addition, added);
     if (status) {
         *added = false;
         return status;
     }
-    session->stats.splits++;
-    *posted = tree_parent_insert_fresh(session, tree, format_key_of(&split.separator), split.sibling, deaths);
+    session->stats.splits += 1 + split.chain.count;
+    *posted = siblings_post(&split, deaths);
     if (*added && !*posted)
         tree_subtree_follow(session, tree, format_key_of(&lower));
     return 0;

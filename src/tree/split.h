@@ -9,8 +9,17 @@
 #include "tree/lock.h"
 #include "tree/tree.h"
 
+/* Items of one call of tree_multi_put, whose keys and values are good and whose keys ascend. Where the
+ * addition is appended, and leaves can be written for next to nothing, they go with it into whole leaves, as
+ * many as there is room for (chain.h). */
+struct tree_run {
+    struct tree_item *items;
+    size_t count;
+    size_t taken; /* out: so many, from the first on, share the outcome of the addition */
+};
 struct tree_addition {
     struct format_key key, value;
+    struct tree_run *run; /* behind it; NULL: nothing */
 };
 /* Under the lock, image complete and valid: splits, puts the addition (NULL key: none) where it belongs if
  * there is room, *added tells, and releases the lock. Posts the separator to the parent. */
