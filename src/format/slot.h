@@ -69,6 +69,10 @@ bool format_slots_valid(const struct format_layout *layout, const uint8_t *image
  * head. False says nothing. */
 bool format_slots_lack(const struct format_layout *layout, const uint8_t *image, uint32_t first,
                        uint32_t count, uint32_t seed, uint64_t head);
+/* format_slots_lack of a leaf's own bytes, with the right to change them: what is judged is copied to its
+ * place in the image, the checks too where it is true. For layouts that format_layout_sifts says. */
+bool format_slots_lack_shared(const struct format_layout *layout, const uint8_t *shared, uint8_t *image,
+                              uint32_t first, uint32_t count, uint32_t seed, uint64_t head);
 /* Bytes of the key that an inline slot of this leaf would have to hold. */
 uint32_t format_slot_remainder(const struct format_layout *layout, struct format_key lower,
                                struct format_key key);

@@ -102,9 +102,13 @@ enum format_verdict format_point_verdict_in_place(const struct format_point *poi
     const uint32_t seed = format_slot_seed(point->link.tag, header->version);
     if (format_bucket_find_shared(point->layout, shared, image, bucket, seed, point->key, slot))
         return FORMAT_HIT;
-    atomic_copy_from(image + bucket->offset, shared + bucket->offset, bucket->bytes);
     /* Found in no slot, it is most probably absent: one pass tells, where all slots are valid. */
-    if (format_layout_plain(point->layout) &&
+    const bool sifts = format_layout_sifts(point->layout);
+    if (sifts && format_slots_lack_shared(point->layout, shared, image, bucket->first, bucket->count, seed,
+                                          format_key_head(point->key)))
+        return FORMAT_MISS;
+    atomic_copy_from(image + bucket->offset, shared + bucket->offset, bucket->bytes);
+    if (!sifts && format_layout_plain(point->layout) &&
         format_slots_lack(point->layout, image, bucket->first, bucket->count, seed,
                           format_key_head(point->key)))
         return FORMAT_MISS;

@@ -813,13 +813,17 @@ static bool same_key_todo(const struct tree_batch *batch, uint32_t number)
     return false;
 }
 
+/* Leaves that items of the batch have found full. */
+struct full_leaves {
+    gaddr leaves[BATCH];
+    uint32_t count;
+};
+
 /* Whether an earlier item has found this one's leaf full. */
-static bool put_behind(const struct tree_batch *batch, uint32_t number)
+static bool put_behind(const struct full_leaves *full, const struct batch_item *entry)
 {
-    const gaddr leaf = batch->items[number].path.link.address;
-    for (uint32_t i = 0; i < number; i++)
-        if (batch->items[i].placed && batch->items[i].in_place.full &&
-            batch->items[i].path.link.address == leaf)
+    for (uint32_t i = 0; i < full->count; i++)
+        if (full->leaves[i] == entry->path.link.address)
             return true;
     return false;
 }
@@ -840,11 +844,13 @@ static void put_in_place(struct tree_batch *batch)
     if (!batch_find(batch, true))
         return;
     const uint64_t trips = session->stats.cost.round_trips;
-    bool done = false, left = false, full = false;
+    bool done = false, left = false;
+    struct full_leaves full;
+    full.count = 0;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
         batch->marks[i] = key_mark(item_key(entry->item));
-        if (full && entry->placed && put_behind(batch, i)) {
+        if (entry->placed && put_behind(&full, entry)) {
             put_defer(entry, true);
             continue;
         }
@@ -854,7 +860,7 @@ static void put_in_place(struct tree_batch *batch)
             left = true;
             if (entry->placed && entry->in_place.full && !session->through) {
                 put_defer(entry, false);
-                full = true;
+                full.leaves[full.count++] = entry->path.link.address;
             }
             continue;
         }
@@ -1013,9 +1019,12 @@ static void batch_enter(struct tree_batch *batch, bool put)
     struct tree_session *session = batch->session;
     tree_rights_enter_all(session, batch->tree);
     batch->leased = false;
+    const bool alike = session->table->count == 1; /* one row: what it says of the first is true of all */
+    enum tree_right right = TREE_SHARED;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
-        enum tree_right right = tree_rights_switch(session, batch->tree, item_key(entry->item));
+        if (!alike || !i)
+            right = tree_rights_switch(session, batch->tree, item_key(entry->item));
         entry->owned = right == TREE_OWNED;
         entry->drains = session->drains;
         entry->logged = tree_logs(session);
@@ -1033,7 +1042,7 @@ static void batch_enter(struct tree_batch *batch, bool put)
 }
 
 /* The ways of the next items, where they are cached and leaves are mapped here: there the CPU is what a batch
- * waits for. */
+ * waits for. The operation begins with it, for all of them. */
 struct batch_ways {
     struct format_link leaves[BATCH]; /* address GADDR_NULL: not known */
     uint32_t frames[BATCH];
@@ -1054,27 +1063,30 @@ static void batch_ways_find(struct tree_batch *batch, struct tree_item *const *i
             break;
         keys[ways->count] = item_key(item);
     }
+    if (!ways->count)
+        return;
+    session->stats.operations--; /* it is theirs, who count by themselves */
+    if (tree_begin(session, batch->tree))
+        ways->count = 0;
     tree_locate_cached_many(session, batch->tree, keys, ways->count, ways->leaves, ways->frames);
 }
 
-/* What was located before is not located again. `known`: by frames of so many, of the cache; NULL: not. */
+/* What was located before is not located again, and its operation has begun with its batch. `known`: by
+ * frames of so many, of the cache; NULL: not. */
 static int batch_locate(struct tree_batch *batch, struct batch_item *entry, const struct tree_item *item,
                         bool put, struct tree_walk_key *walk, const struct format_link *known,
                         uint32_t frames)
 {
     struct tree_session *session = batch->session;
-    *walk = (struct tree_walk_key){.key = item_key(item), .finding = {.later = true}};
-    if (item->leaf) {
+    if (item->leaf || known) {
         session->stats.operations++;
-        entry->path = (struct tree_path){.link = *item->leaf};
-        return 0;
-    }
-    int status = tree_begin(session, batch->tree);
-    if (!status && known) {
+        task_charge(TASK_WORK_OPERATION, known ? 1 : 0);
+        entry->path = (struct tree_path){.link = known ? *known : *item->leaf};
         tree_locate_count(session, frames);
-        entry->path = (struct tree_path){.link = *known};
         return 0;
     }
+    *walk = (struct tree_walk_key){.key = item_key(item), .finding = {.later = true}};
+    int status = tree_begin(session, batch->tree);
     if (!status)
         do {
             session->finding = put || !session->compute->walks ? NULL : &walk->finding;
@@ -1093,7 +1105,9 @@ static void batch_fill(struct tree_batch *batch, struct tree_item *const *items,
         struct tree_item *item = items[number];
         if (batch->session->through && !item->leaf && batch->count && batch->count % LOCATED_MAX == 0)
             task_yield();
-        item->status = tree_key_check(batch->session, batch->tree, item->key, item->key_length);
+        item->status = number < ways.count /* whose keys were looked at */
+                           ? 0
+                           : tree_key_check(batch->session, batch->tree, item->key, item->key_length);
         if (!item->status && put)
             item->status = tree_value_check(batch->session, batch->tree, item->value, item->length);
         if (item->status)

@@ -140,8 +140,16 @@ static enum format_verdict point_check(const struct leaf *leaf, uint32_t number)
                      verdict);
     if (verdict == FORMAT_HIT)
         assert_int_equal(quick.number, plain.number);
-    /* Also where the key stands in a slot, which the search in place would find before. */
     const uint32_t seed = format_slot_seed(here.tag, leaf->header.version);
+    if (verdict == FORMAT_MISS) /* what a put goes by next */
+        assert_int_equal(format_bucket_free_slot(&leaf->layout, image, &point.bucket, seed),
+                         format_bucket_free_slot(&leaf->layout, leaf->image, &point.bucket, seed));
+    /* Also where the key stands in a slot, which the search in place would find before. */
+    memset(image, 0xee, sizeof image);
+    if (format_layout_sifts(&leaf->layout) &&
+        format_slots_lack_shared(&leaf->layout, leaf->image, image, point.bucket.first, point.bucket.count,
+                                 seed, format_key_head(key)))
+        assert_int_equal(verdict, FORMAT_MISS);
     if (format_slots_lack(&leaf->layout, leaf->image, point.bucket.first, point.bucket.count, seed,
                           format_key_head(key)))
         assert_int_equal(verdict, FORMAT_MISS);
