@@ -16,6 +16,7 @@
 #include "base/thread.h"
 #include "swarm/world.h"
 #include "tree/index.h"
+#include "tree/rights.h"
 #include "tree/session.h"
 
 #define NUMBERS 40000u /* of keys */
@@ -234,6 +235,34 @@ static void append_all(struct world_task *task)
     assert_in_range(stats->splits, report.leaves - 1, 2 * report.leaves);
 }
 
+/* Too few ascend at once for a run: a batch leaves leaves as full behind, as long as no put of a full leaf
+ * goes before the one that splits it. */
+static void append_in_batches(struct world_task *task)
+{
+    static struct call call;
+    struct tree_check_report report;
+    uint64_t entries = 0;
+    while (entries < APPENDED) {
+        for (call.count = 0; call.count < CALL;) {
+            call_add(task->world, &call, entries, entries + 1);
+            entries += call.count % 7 != 0; /* each seventh key comes twice */
+        }
+        assert_int_equal(tree_multi_put(task->session, task->tree, call.items, CALL), 0);
+    }
+    assert_int_equal(tree_check(task->session, task->tree, &report, NULL, NULL), 0);
+    assert_in_range(report.entries, entries, entries + 1);
+    assert_in_range(report.leaves, 1, entries * 10 / (task->tree->layout.slots * 7));
+}
+
+static void batches_leave_full_leaves(void **state)
+{
+    struct world_options options;
+    (void)state;
+    owned_options(&options);
+    options.geometry.leaf_bytes = options.geometry.internal_bytes = 1024;
+    run(&options, append_in_batches);
+}
+
 static void what_is_appended_is_written_whole(void **state)
 {
     struct world_options options;
@@ -241,6 +270,50 @@ static void what_is_appended_is_written_whole(void **state)
     owned_options(&options);
     options.geometry.leaf_bytes = options.geometry.internal_bytes = 1024;
     run(&options, append_all);
+}
+
+/* What is appended to a range of this process's goes no further than that: behind it this index is shared. */
+static void append_to_a_range(struct world_task *task)
+{
+    static struct call call;
+    uint8_t border[FORMAT_KEY_MAX], key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX];
+    struct tree_session *session = task->session;
+    struct tree *tree = task->tree;
+    struct tree_check_report report;
+    enum { BORDER = 700, COUNT = 1200 };
+    const struct tree_rights_row rows[2] = {
+        {.lower = border, .lower_length = 0, .epoch = 1, .right = TREE_OWNED},
+        {.lower = border,
+         .lower_length = (uint32_t)world_key(task->world, BORDER, border),
+         .epoch = 2,
+         .right = TREE_SHARED},
+    };
+    assert_int_equal(tree_border_make(session, tree, border, rows[1].lower_length), 0);
+    assert_int_equal(tree_rights_adopt(session, tree, 1, 1, rows, 2), 0);
+    for (uint64_t next = 0; next < COUNT;) {
+        for (call.count = 0; call.count < CALL; next++)
+            call_add(task->world, &call, next, next + 1);
+        assert_int_equal(tree_multi_put(session, tree, call.items, CALL), 0);
+        for (size_t i = 0; i < CALL; i++)
+            assert_int_equal(call.items[i].status, 0);
+    }
+    for (uint64_t number = 0; number < COUNT; number++) {
+        size_t length = sizeof value;
+        const size_t key_length = world_key(task->world, number, key);
+        assert_int_equal(tree_lookup(session, tree, key, key_length, value, &length), 0);
+        assert_int_equal(world_value_number(task->world, value, length), number + 1);
+    }
+    assert_int_equal(tree_check(session, tree, &report, NULL, NULL), 0);
+    assert_int_equal(report.entries, COUNT);
+}
+
+static void runs_end_where_the_range_does(void **state)
+{
+    struct world_options options;
+    (void)state;
+    owned_options(&options);
+    options.geometry.leaf_bytes = options.geometry.internal_bytes = 512;
+    run(&options, append_to_a_range);
 }
 
 /* ---- threads ---- */
@@ -347,6 +420,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_do_what_puts_do),
         cmocka_unit_test(what_is_appended_is_written_whole),
+        cmocka_unit_test(batches_leave_full_leaves),
+        cmocka_unit_test(runs_end_where_the_range_does),
         cmocka_unit_test(threads_append_beside_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

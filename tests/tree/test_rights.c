@@ -1588,44 +1588,10 @@ static void appends_to_a_range_leave_full_leaves(void **state)
     assert_in_range(at_a_border, at_the_end, at_the_end + at_the_end / 4);
 }
 
-/* A run goes no further than the range that it is appended to; what follows is its owner's. */
-static void runs_end_where_the_range_does(void **state)
-{
-    enum { FIRST = 900, COUNT = 200 };
-    static const struct part parts[] = {{0, A}, {1000 * STEP, B}};
-    static struct tree_item items[COUNT];
-    static uint8_t keys[COUNT][8], values[COUNT][VALUE_BYTES];
-    struct rig rig;
-    (void)state;
-    rig_open(&rig);
-    adopt_all(&rig, (const struct part[]){{0, A}, {1000 * STEP, A}}, 2);
-    assert_int_equal(border(&rig, A, 1000 * STEP), 0);
-    fill(&rig, A, FIRST);
-    adopt_all(&rig, parts, 2);
-    for (unsigned i = 0; i < COUNT; i++) {
-        key_make((FIRST + 1 + i) * STEP, keys[i]);
-        memset(values[i], 7, VALUE_BYTES);
-        items[i] =
-            (struct tree_item){.key = keys[i], .key_length = 8, .value = values[i], .length = VALUE_BYTES};
-    }
-    const uint64_t splits = rig.sides[A].session->stats.splits;
-    assert_int_equal(tree_multi_put(rig.sides[A].session, rig.sides[A].tree, items, COUNT), 0);
-    assert_in_range(rig.sides[A].session->stats.splits, splits + 2, splits + COUNT);
-    for (unsigned i = 0; i < COUNT; i++) {
-        assert_int_equal(items[i].status, 0);
-        for (unsigned side = 0; side < SIDES; side++)
-            assert_int_equal(get(&rig, side, (FIRST + 1 + i) * STEP), 7);
-    }
-    for (unsigned side = 0; side < SIDES; side++)
-        assert_int_equal(scan(&rig, side, false), FIRST + COUNT);
-    rig_close(&rig, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(appends_to_a_range_leave_full_leaves),
-        cmocka_unit_test(runs_end_where_the_range_does),
         cmocka_unit_test(tables_are_checked),
         cmocka_unit_test(a_first_map_has_any_version),
         cmocka_unit_test(operations_go_to_the_owner),
