@@ -114,22 +114,42 @@ static uint32_t owned(struct tree_session *session, struct tree *tree, const str
     return first;
 }
 
-/* Those of the first one's leaf, in place, if they are so many at least; returns how many. */
+/* False: it is left to a batch, whatever keeps it from being located. */
+static bool locate(struct tree_session *session, struct tree *tree, struct format_key key,
+                   struct format_link *leaf)
+{
+    struct tree_path path;
+    uint32_t frames;
+    if (tree_locate_cached(session, tree, key, leaf, &frames)) {
+        tree_locate_count(session, frames);
+        return true;
+    }
+    if (tree_locate(session, tree, key, false, 0, &path))
+        return false;
+    *leaf = path.link;
+    return true;
+}
+
+/* Those of the first one's leaf, in place, if they are so many at least; returns how many. All of a call are
+ * made together, so they count as two round trips: *counted says that they were. */
 static uint32_t put_shared(struct tree_session *session, struct tree *tree, struct tree_item *items,
-                           uint32_t count, uint32_t least, bool *full)
+                           uint32_t count, uint32_t least, bool *full, bool *counted)
 {
     struct format_link leaf;
-    uint32_t frames, done = 0;
+    uint32_t done = 0;
     *full = false;
     if (tree_begin(session, tree))
         return 0;
     session->stats.operations--; /* each item counts by itself */
+    if (!locate(session, tree, item_key(items), &leaf))
+        return 0;
     tree_rights_enter_all(session, tree);
     count = owned(session, tree, items, count);
-    if (count >= least && tree_locate_cached(session, tree, item_key(items), &leaf, &frames)) {
+    if (count >= least) {
+        const uint64_t trips = session->stats.cost.round_trips;
         done = tree_in_place_run(session, tree, leaf, items, count, least, tree_put_change, full);
-        if (done)
-            tree_locate_count(session, frames);
+        session->stats.cost.round_trips = trips + (done && !*counted ? 2 : 0);
+        *counted |= done > 0;
     }
     tree_rights_leave(session);
     session->stats.operations += done;
@@ -175,12 +195,9 @@ size_t tree_put_ascending(struct tree_session *session, struct tree *tree, struc
         const uint32_t most = left < SHARED_MOST ? (uint32_t)left : SHARED_MOST;
         bool full;
         tree_turn_announce(session, NULL);
-        const uint64_t trips = session->stats.cost.round_trips;
         /* Behind many of a leaf there may be a few more. */
         const uint32_t shared =
-            put_shared(session, tree, items + done, most, many ? 1 : shared_least(most), &full);
-        session->stats.cost.round_trips = trips + (shared && !counted ? 2 : 0); /* they are made together */
-        counted |= shared > 0;
+            put_shared(session, tree, items + done, most, many ? 1 : shared_least(most), &full, &counted);
         done += shared;
         if (full)
             done += put_split(session, tree, items + done, length - done);
