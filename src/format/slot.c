@@ -95,6 +95,30 @@ bool format_slots_valid(const struct format_layout *layout, const uint8_t *image
     return true;
 }
 
+bool format_slots_lack_shared(const struct format_layout *layout, const uint8_t *shared, uint8_t *image,
+                              uint32_t first, uint32_t count, uint32_t seed, uint64_t head)
+{
+    const uint32_t *places = layout->slot_offset + first;
+    const uint32_t empty = format_slot_empty_check(seed);
+    uint64_t taken;
+    bool held = false;
+    assert(format_layout_sifts(layout));
+    if (!crc32c_sift_shared(seed, shared, image, places, count,
+                            layout->geometry.key_bytes + layout->geometry.value_bytes, empty, &taken))
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        const bool is_taken = taken >> i & 1u;
+        uint64_t word;
+        memcpy(&word, image + places[i] + 4, sizeof word);
+        held |= is_taken && __builtin_bswap64(word) == head;
+        /* Relaxed: whatever it is by now, the slot is what it was judged to be. */
+        const uint32_t check = atomic_load_relaxed((const uint32_t *)(const void *)(shared + places[i]));
+        const uint32_t judged = is_taken ? check | 1u : empty;
+        memcpy(image + places[i], &judged, sizeof judged);
+    }
+    return !held;
+}
+
 uint32_t format_slot_remainder(const struct format_layout *layout, struct format_key lower,
                                struct format_key key)
 {
@@ -197,28 +221,4 @@ void format_slots_seal(const struct format_layout *layout, uint8_t *image, const
             places[i] = layout->slot_offset[numbers[i]];
         crc32c_seal(seed, image, places, run, layout->geometry.key_bytes + layout->geometry.value_bytes);
     }
-}
-
-bool format_slots_lack_shared(const struct format_layout *layout, const uint8_t *shared, uint8_t *image,
-                              uint32_t first, uint32_t count, uint32_t seed, uint64_t head)
-{
-    const uint32_t *places = layout->slot_offset + first;
-    const uint32_t empty = format_slot_empty_check(seed);
-    uint64_t taken;
-    bool held = false;
-    assert(format_layout_sifts(layout));
-    if (!crc32c_sift_shared(seed, shared, image, places, count,
-                            layout->geometry.key_bytes + layout->geometry.value_bytes, empty, &taken))
-        return false;
-    for (uint32_t i = 0; i < count; i++) {
-        const bool is_taken = taken >> i & 1u;
-        uint64_t word;
-        memcpy(&word, image + places[i] + 4, sizeof word);
-        held |= is_taken && __builtin_bswap64(word) == head;
-        /* Relaxed: whatever it is by now, the slot is what it was judged to be. */
-        const uint32_t check = atomic_load_relaxed((const uint32_t *)(const void *)(shared + places[i]));
-        const uint32_t judged = is_taken ? check | 1u : empty;
-        memcpy(image + places[i], &judged, sizeof judged);
-    }
-    return !held;
 }
