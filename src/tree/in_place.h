@@ -36,10 +36,10 @@ bool tree_in_place_hit(struct tree_session *session, struct tree *tree, const st
 int tree_in_place_change(struct tree_session *session, struct tree *tree, struct tree_in_place *place,
                          tree_modify_function *function, tree_placed_function *placed, void *context);
 /*
- * Puts of ascending keys under one latch, each as tree_in_place_change would do it, with the function's context
- * being the item: returns how many were done, from the first on. None where fewer than `least` of them, which
- * is at least 1, are of this leaf. *full: the first that was not done has found its bucket full. `count`: at
- * least `least`, and so few that other threads can wait for all of them.
+ * Puts of ascending keys under one latch, each as tree_in_place_change would do it, with the function's
+ * context being the item: returns how many were done, from the first on. None where fewer than `least` of
+ * them, which is at least 1, are of this leaf. *full: the first that was not done has found its bucket full.
+ * `count`: at least `least`, and so few that other threads can wait for all of them.
  */
 uint32_t tree_in_place_run(struct tree_session *session, struct tree *tree, struct format_link link,
                            struct tree_item *items, uint32_t count, uint32_t least,

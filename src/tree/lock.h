@@ -105,9 +105,10 @@ gaddr tree_hold_leaf(const struct tree_hold *hold);
 
 /* ---- the latch of such a leaf: for a change in place (access.h) ---- */
 
-/* Takes the leaf's local lock for some hundred instructions that do not suspend, without a place in its
- * queue: the spin lock that guards the queue itself. Other threads that want the lock of this leaf, or of one
- * that shares the queue's place, spin meanwhile. NULL: a task holds the lock. */
+/* Takes the leaf's local lock for some hundred instructions that do not suspend (some thousand for a few
+ * puts, put.c), without a place in its queue: the spin lock that guards the queue itself. Other threads that
+ * want the lock of this leaf, or of one that shares the queue's place, spin meanwhile. NULL: a task holds the
+ * lock. */
 struct tree_lock_shard *tree_latch_try(struct tree_session *session, gaddr leaf);
 /* Called under the latch, behind the change: takes some hundred instructions at most, and does not suspend.
  */
