@@ -72,15 +72,46 @@ const struct option_entry *option_find(const struct option_entry *table, const c
     return NULL;
 }
 
-static int set_bool(const struct option_entry *entry, bool *field, const char *value, struct error *error)
+/* Whether it is a word for on or off, and which. */
+static bool read_bool(const char *value, bool *on)
 {
     static const char *const words[] = {"off", "on", "false", "true", "no", "yes", "0", "1"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (!strcasecmp(value, words[i])) {
-            *field = i % 2;
+            *on = i % 2;
+            return true;
+        }
+    return false;
+}
+
+static int set_bool(const struct option_entry *entry, bool *field, const char *value, struct error *error)
+{
+    if (read_bool(value, field))
+        return 0;
+    return error_set(error, BANYAN_EINVAL, "option %s: '%s' is neither on nor off", entry->name, value);
+}
+
+static int set_switch(const struct option_entry *entry, int *field, const char *value, struct error *error)
+{
+    bool on;
+    if (read_bool(value, &on)) {
+        *field = on;
+        return 0;
+    }
+    for (int i = 0; entry->choices[i]; i++)
+        if (!strcmp(value, entry->choices[i])) {
+            *field = 2 + i;
             return 0;
         }
-    return error_set(error, BANYAN_EINVAL, "option %s: '%s' is neither on nor off", entry->name, value);
+    return error_set(error, BANYAN_EINVAL, "option %s: '%s' is none of on, off, %s", entry->name, value,
+                     entry->choices[0]);
+}
+
+static const char *switch_text(const struct option_entry *entry, int value)
+{
+    if (value > 1)
+        return entry->choices[value - 2];
+    return value ? "on" : "off";
 }
 
 static int set_choice(const struct option_entry *entry, int *field, const char *value, struct error *error)
@@ -242,6 +273,8 @@ int option_set(const struct option_entry *table, void *object, const char *name,
     switch (entry->kind) {
     case OPTION_BOOL:
         return set_bool(entry, field, value, error);
+    case OPTION_SWITCH:
+        return set_switch(entry, field, value, error);
     case OPTION_CHOICE:
         return set_choice(entry, field, value, error);
     case OPTION_SHARE:
@@ -307,6 +340,9 @@ void option_format(const struct option_entry *entry, const void *object, char *t
     switch (entry->kind) {
     case OPTION_BOOL:
         snprintf(text, size, "%s", *(const bool *)field ? "on" : "off");
+        return;
+    case OPTION_SWITCH:
+        snprintf(text, size, "%s", switch_text(entry, *(const int *)field));
         return;
     case OPTION_CHOICE:
         snprintf(text, size, "%s", entry->choices[*(const int *)field]);

@@ -13,6 +13,7 @@
 
 enum option_kind {
     OPTION_BOOL,   /* bool; on|off|true|false|yes|no|1|0 */
+    OPTION_SWITCH, /* int: the same (0: off, 1: on), or one of choices: the numbers from 2 on */
     OPTION_U32,    /* uint32_t */
     OPTION_U64,    /* uint64_t; takes 64K, 8M, 2G (powers of 1024) */
     OPTION_DOUBLE, /* double */
@@ -28,7 +29,7 @@ struct option_entry {
     enum option_kind kind;
     size_t offset;              /* offsetof the field */
     double minimum, maximum;    /* of numbers; both 0: the kind's own range */
-    const char *const *choices; /* NULL-terminated, of OPTION_CHOICE and OPTION_SHARE */
+    const char *const *choices; /* NULL-terminated, of OPTION_SWITCH, OPTION_CHOICE and OPTION_SHARE */
     const char *unit;           /* "ns", "bytes", ... or NULL */
     const char *help;           /* one sentence, with its source where it is a model parameter */
 };

@@ -134,6 +134,12 @@ static unsigned table_length(const struct option_entry *table)
     return count;
 }
 
+/* Its name alone says on, and no-NAME off. */
+static bool is_switch(const struct option_entry *entry)
+{
+    return entry->kind == OPTION_BOOL || entry->kind == OPTION_SWITCH;
+}
+
 static const char *placeholder(const struct option_entry *entry)
 {
     if (entry->kind == OPTION_BOOL)
@@ -159,11 +165,10 @@ static struct argp_option *make_options(const struct settings_command *command, 
         option_format(entry, defaults, value, sizeof value);
         if (asprintf(&(*texts)[2 * i], *value ? "%s (default: %s)" : "%s", entry->help, value) < 0)
             (*texts)[2 * i] = NULL;
-        options[used++] =
-            (struct argp_option){entry->name,        KEY_FIRST + (int)i,
-                                 placeholder(entry), entry->kind == OPTION_BOOL ? OPTION_ARG_OPTIONAL : 0,
-                                 (*texts)[2 * i],    0};
-        if (entry->kind == OPTION_BOOL && asprintf(&(*texts)[2 * i + 1], "no-%s", entry->name) > 0)
+        options[used++] = (struct argp_option){entry->name,        KEY_FIRST + (int)i,
+                                               placeholder(entry), is_switch(entry) ? OPTION_ARG_OPTIONAL : 0,
+                                               (*texts)[2 * i],    0};
+        if (is_switch(entry) && asprintf(&(*texts)[2 * i + 1], "no-%s", entry->name) > 0)
             options[used++] =
                 (struct argp_option){(*texts)[2 * i + 1], KEY_NO + (int)i, NULL, OPTION_HIDDEN, NULL, 0};
     }

@@ -13,10 +13,11 @@ struct settings {
     uint32_t width;
     uint64_t bytes, any;
     double rate;
-    int mode;
+    int mode, pages;
 };
 
 static const char *const modes[] = {"local", "remote", NULL};
+static const char *const beside[] = {"auto", "later", NULL};
 static const struct option_entry table[] = {
     {"fast", OPTION_BOOL, offsetof(struct settings, fast), 0, 0, NULL, NULL, "go fast"},
     {"width", OPTION_U32, offsetof(struct settings, width), 1, 64, NULL, "slots", "how wide"},
@@ -24,6 +25,7 @@ static const struct option_entry table[] = {
     {"any", OPTION_U64, offsetof(struct settings, any), 0, 0, NULL, NULL, "any number"},
     {"rate", OPTION_DOUBLE, offsetof(struct settings, rate), -1, 2.5, NULL, "ns", "how often"},
     {"mode", OPTION_CHOICE, offsetof(struct settings, mode), 0, 0, modes, NULL, "where"},
+    {"pages", OPTION_SWITCH, offsetof(struct settings, pages), 0, 0, beside, NULL, "which"},
     {NULL, OPTION_END, 0, 0, 0, NULL, NULL, NULL},
 };
 
@@ -63,7 +65,15 @@ static void test_values_are_taken(void **state)
         assert_true(settings.fast);
         accept(&settings, "fast", off[i]);
         assert_false(settings.fast);
+        accept(&settings, "pages", on[i]);
+        assert_int_equal(settings.pages, 1);
+        accept(&settings, "pages", off[i]);
+        assert_int_equal(settings.pages, 0);
     }
+    accept(&settings, "pages", "auto");
+    assert_int_equal(settings.pages, 2);
+    accept(&settings, "pages", "later");
+    assert_int_equal(settings.pages, 3);
     accept(&settings, "width", "1");
     accept(&settings, "width", "64");
     assert_int_equal(settings.width, 64);
@@ -100,6 +110,8 @@ static void test_nonsense_is_refused(void **state)
     refuse("rate", "inf");
     refuse("rate", "1 2");
     refuse("mode", "elsewhere");
+    refuse("pages", "maybe");
+    refuse("pages", "2");
     refuse("unheard-of", "1");
     struct settings settings = {0};
     for (const struct option_entry *entry = table; entry->kind != OPTION_END; entry++)
@@ -140,7 +152,7 @@ static void test_format_and_set_agree(void **state)
     (void)state;
     static const double rates[] = {0, 0.1, 0.1 + 0.2, 1.0 / 3, -1, 2.5, 1e-300, 123456789e-9};
     for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
-        struct settings from = {true, 33, UINT64_C(999999999999), UINT64_C(9007199254740993), rates[i], 1},
+        struct settings from = {true, 33, UINT64_C(999999999999), UINT64_C(9007199254740993), rates[i], 1, 2},
                         to = {0};
         for (const struct option_entry *entry = table; entry->kind != OPTION_END; entry++) {
             char text[64];
@@ -148,7 +160,7 @@ static void test_format_and_set_agree(void **state)
             accept(&to, entry->name, text);
         }
         assert_true(to.fast == from.fast && to.width == from.width && to.bytes == from.bytes &&
-                    to.any == from.any && to.mode == from.mode);
+                    to.any == from.any && to.mode == from.mode && to.pages == from.pages);
         assert_memory_equal(&to.rate, &from.rate, sizeof to.rate);
     }
 }

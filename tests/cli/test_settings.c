@@ -17,12 +17,15 @@ struct sample {
     uint32_t threads;
     uint64_t size;
     bool copy;
+    int pages;
 };
+static const char *const beside[] = {"auto", NULL};
 static const struct option_entry table[] = {
     {"listen", OPTION_TEXT, offsetof(struct sample, listen), 0, 0, NULL, NULL, "Where"},
     {"worker-threads", OPTION_U32, offsetof(struct sample, threads), 1, 64, NULL, NULL, "How many"},
     {"size", OPTION_U64, offsetof(struct sample, size), 0, 0, NULL, "BYTES", "How large"},
     {"copy", OPTION_BOOL, offsetof(struct sample, copy), 0, 0, NULL, NULL, "Whether"},
+    {"pages", OPTION_SWITCH, offsetof(struct sample, pages), 0, 0, beside, "auto|on|off", "Which"},
     {.kind = OPTION_END},
 };
 static const struct settings_command command = {.name = "sample", .table = table, .documentation = "Test."};
@@ -68,6 +71,26 @@ static void test_precedence(void **state)
     unsetenv("BANYAN_WORKER_THREADS");
     unsetenv("BANYAN_SIZE");
     unlink(path);
+}
+
+/* The name of a switch alone says on, also of one that has other values beside on and off. */
+static void test_switches(void **state)
+{
+    static const struct {
+        const char *option;
+        int before, after;
+    } cases[] = {{"--pages", 2, 1},    {"--pages=on", 0, 1},   {"--pages=off", 2, 0},
+                 {"--no-pages", 1, 0}, {"--pages=auto", 1, 2}, {"--size=1", 2, 2}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char name[] = "banyan sample", option[32];
+        char *argv[] = {name, option, NULL};
+        struct sample sample = {.threads = 1, .pages = cases[i].before};
+        struct error error = {0};
+        snprintf(option, sizeof option, "%s", cases[i].option);
+        assert_int_equal(settings_read(&command, &sample, 2, argv, NULL, &error), 0);
+        assert_int_equal(sample.pages, cases[i].after);
+    }
 }
 
 /* The library would take it for --config: a file that is asked for is read, or refused. */
@@ -141,8 +164,11 @@ static void test_environment_fault(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_precedence),        cmocka_unit_test(test_config_in_full),
-        cmocka_unit_test(test_sections),          cmocka_unit_test(test_faults_name_file_and_line),
+        cmocka_unit_test(test_precedence),
+        cmocka_unit_test(test_switches),
+        cmocka_unit_test(test_config_in_full),
+        cmocka_unit_test(test_sections),
+        cmocka_unit_test(test_faults_name_file_and_line),
         cmocka_unit_test(test_environment_fault),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
