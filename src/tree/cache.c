@@ -23,6 +23,7 @@
 #define SAMPLE        8u
 #define SLAB_SMALL    (UINT64_C(128) << 10)
 #define SLAB_LARGE    (UINT64_C(2) << 20) /* a huge page, where the system has them: for caches worth one */
+#define SLABS_SMALL   (UINT64_C(1) << 20) /* so much in small ones first: few frames are not worth one */
 #define EVICTIONS_MAX 4u                  /* for one installation */
 #define HITS_MAX      15u
 #define FORGET_STEP   64u /* frames that are looked at under the lock */
@@ -37,10 +38,11 @@ struct slab {
 struct tree_cache {
     struct spinlock lock;
     const struct format_layout *layout;
-    uint8_t lowest; /* level that is kept */
-    uint64_t slab_bytes;
+    uint8_t lowest;                     /* level that is kept */
+    bool huge;                          /* slabs may be large */
     struct slab *slabs;                 /* owned; frames are cut from them; freed with the cache */
-    uint64_t slab_used;                 /* of the newest */
+    uint64_t slab_bytes, slab_used;     /* of the newest */
+    uint64_t slabs_bytes;               /* of all */
     struct tree_frame *idle[ROOMS_MAX]; /* of so many units, by `next`: to be used again */
     uint64_t limit, bytes, admissions, evictions;
     struct owned_cache *owned;   /* whose budget it is; NULL: `limit` is */
@@ -110,7 +112,7 @@ struct tree_cache *tree_cache_create(uint64_t bytes, uint8_t lowest, const struc
     cache->layout = layout;
     cache->lowest = lowest;
     cache->limit = bytes;
-    cache->slab_bytes = bytes >= 8 * SLAB_LARGE ? SLAB_LARGE : SLAB_SMALL;
+    cache->huge = bytes >= 8 * SLAB_LARGE;
     cache->bucket_count = 1024;
     while (cache->bucket_count < bytes / 2048 && cache->bucket_count < (1u << 22))
         cache->bucket_count *= 2;
@@ -216,6 +218,24 @@ static struct tree_frame *idle_take(struct tree_cache *cache, uint32_t room)
     return NULL;
 }
 
+/* Under the lock: room for more frames. False when memory is short. */
+static bool slab_add(struct tree_cache *cache)
+{
+    bool large = cache->huge && cache->slabs_bytes >= SLABS_SMALL;
+    uint64_t bytes = large ? SLAB_LARGE : SLAB_SMALL;
+    struct slab *slab = aligned_alloc(bytes, bytes);
+    if (!slab)
+        return false;
+    if (large)
+        madvise(slab, SLAB_LARGE, MADV_HUGEPAGE); /* a wish: nothing depends on it */
+    slab->next = cache->slabs;
+    cache->slabs = slab;
+    cache->slab_bytes = bytes;
+    cache->slab_used = 64;
+    cache->slabs_bytes += bytes;
+    return true;
+}
+
 /* Under the lock. NULL when memory is short. */
 static struct tree_frame *frame_take(struct tree_cache *cache, uint32_t room)
 {
@@ -223,16 +243,8 @@ static struct tree_frame *frame_take(struct tree_cache *cache, uint32_t room)
     if (frame)
         return frame;
     uint64_t bytes = (uint64_t)room * ROOM_UNIT;
-    if (!cache->slabs || cache->slab_used + bytes > cache->slab_bytes) {
-        struct slab *slab = aligned_alloc(cache->slab_bytes, cache->slab_bytes);
-        if (!slab)
-            return NULL;
-        if (cache->slab_bytes == SLAB_LARGE)
-            madvise(slab, SLAB_LARGE, MADV_HUGEPAGE); /* a wish: nothing depends on it */
-        slab->next = cache->slabs;
-        cache->slabs = slab;
-        cache->slab_used = 64;
-    }
+    if ((!cache->slabs || cache->slab_used + bytes > cache->slab_bytes) && !slab_add(cache))
+        return NULL;
     frame = (struct tree_frame *)(void *)((uint8_t *)cache->slabs + cache->slab_used);
     cache->slab_used += bytes;
     frame->room = (uint16_t)room;

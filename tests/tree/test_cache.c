@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -13,6 +14,28 @@
 #include "base/random.h"
 #include "swarm/world.h"
 #include "tree/cache.h"
+
+/* ---- memory ---- */
+
+/* What this process has in huge pages. UINT64_MAX: the system gives them without being asked. */
+static uint64_t huge_bytes(void)
+{
+    char line[256];
+    unsigned long kilobytes, all = 0;
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
+    bool always = file && fgets(line, sizeof line, file) && strstr(line, "[always]");
+    if (file)
+        fclose(file);
+    if (always)
+        return UINT64_MAX;
+    file = fopen("/proc/self/smaps", "re");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file))
+        if (sscanf(line, "AnonHugePages: %lu", &kilobytes) == 1)
+            all += kilobytes;
+    fclose(file);
+    return all;
+}
 
 /* ---- frames ---- */
 
@@ -223,10 +246,31 @@ static void splits_leave_right_ways(void **state)
     }
 }
 
+/* A cache for many inner nodes takes no huge page for the first of them. */
+static void few_frames_take_no_huge_page(void **state)
+{
+    static struct node node;
+    struct random random;
+    (void)state;
+    random_seed(&random, 3);
+    node_open(&node, FORMAT_KEY_VARIABLE, 24);
+    node_draw(&node, &random);
+    struct tree_cache *cache = tree_cache_create(UINT64_C(64) << 20, 1, &node.layout);
+    const uint64_t before = huge_bytes();
+    assert_true(cache && tree_cache_install_entries(cache, node.slot, ADDRESS, &node.header, node.entries));
+    epoch_enter(node.slot);
+    assert_non_null(tree_cache_find(cache, (struct format_link){ADDRESS, TAG}));
+    epoch_leave(node.slot);
+    assert_true(huge_bytes() == before);
+    tree_cache_destroy(cache);
+    node_close(&node);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(entries_make_the_same_frame),
+        cmocka_unit_test(few_frames_take_no_huge_page),
         cmocka_unit_test(splits_leave_right_ways),
     };
     return cmocka_run_group_tests_name("cache", tests, NULL, NULL);
