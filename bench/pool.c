@@ -72,7 +72,7 @@ static int create_remote(struct bench_pool *pool, const struct bench_config *con
     struct memory_options memory = {.pool_bytes = pool_bytes(config, source),
                                     .chunk_bytes = config->chunk_bytes,
                                     .log_bytes = config->log_bytes,
-                                    .huge_pages = true,
+                                    .huge_pages = PAGES_HUGE,
                                     .shared = true,
                                     .unformatted = true};
     int status = 0;
@@ -110,7 +110,8 @@ int bench_pool_create(struct bench_pool *pool, const struct bench_config *config
                                          .pool_bytes = pool_bytes(config, source),
                                          .chunk_bytes = config->chunk_bytes,
                                          .log_bytes = config->log_bytes,
-                                         .huge_pages = config->fabric == BENCH_LOCAL};
+                                         .huge_pages =
+                                             config->fabric == BENCH_LOCAL ? PAGES_HUGE : PAGES_PLAIN};
         if (config->fabric == BENCH_SIM)
             options.lock_width = config->sim.lock_width;
         int status = memory_node_create(&pool->nodes[i], &options, error);

@@ -150,7 +150,9 @@ enum banyan_log {
 struct banyan_options {
     size_t struct_bytes;   /* sizeof(struct banyan_options) */
     uint32_t memory_nodes; /* 1 to 1024. 0: 1 */
-    uint32_t huge_pages;   /* 1: try huge pages for the pool, fall back to ordinary ones. 0: don't */
+    uint32_t huge_pages;   /* 1: try huge pages for the pool, fall back to ordinary ones. 2: transparent ones,
+                              where the system has them, for what lies between its first and its last 32 MiB,
+                              as `banyan serve` does. 0: don't */
     uint64_t
         pool_bytes; /* of each memory node, taken from the system as it is used. 0: 1 GiB. At least 16 MiB */
     uint64_t cache_bytes; /* room for all that is cached of each open index. 0: 64 MiB */

@@ -122,8 +122,8 @@ static int options_complete(struct banyan_options *options, const struct banyan_
                          (unsigned long long)options->pool_bytes);
     if (options->copy > 1 || options->format > 1)
         return error_set(error, BANYAN_EINVAL, "options: copy and format are 0 or 1");
-    if (options->huge_pages > 1)
-        return error_set(error, BANYAN_EINVAL, "options: huge_pages is %u, wanted 0 or 1",
+    if (options->huge_pages > PAGES_AUTO)
+        return error_set(error, BANYAN_EINVAL, "options: huge_pages is %u, wanted 0, 1 or 2",
                          options->huge_pages);
     options->pool_bytes &= ~UINT64_C(4095);
     int status = ownership_complete(options, error);
@@ -163,8 +163,9 @@ static int pool_create_nodes(struct banyan *banyan, const struct banyan_options 
     if (!banyan->nodes || !banyan->targets)
         return error_set(error, BANYAN_ENOMEM, "no memory for %u memory nodes", options->memory_nodes);
     for (uint32_t i = 0; i < options->memory_nodes; i++) {
-        struct memory_options memory = {
-            .node = (uint16_t)i, .pool_bytes = options->pool_bytes, .huge_pages = options->huge_pages != 0};
+        struct memory_options memory = {.node = (uint16_t)i,
+                                        .pool_bytes = options->pool_bytes,
+                                        .huge_pages = (enum pages_huge)options->huge_pages};
         int status = memory_node_create(&banyan->nodes[i], &memory, error);
         if (status)
             return status;

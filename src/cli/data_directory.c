@@ -99,7 +99,8 @@ static int pool_open(const struct opening *opening, uint32_t number, struct memo
     const struct memory_options options = {.node = (uint16_t)number,
                                            .pool_bytes = opening->wishes->pool_bytes,
                                            .log_bytes = opening->wishes->log_bytes,
-                                           .huge_pages = opening->wishes->huge_pages,
+                                           .huge_pages =
+                                               opening->wishes->huge_pages ? PAGES_HUGE : PAGES_PLAIN,
                                            .pool_file = pool_path(opening, number, path),
                                            .unformatted = true};
     struct data_directory *data = opening->data;

@@ -35,8 +35,8 @@ struct data_directory {
 struct data_wishes {
     uint32_t memory_nodes;          /* 0: as many as there are; 1 if there are none */
     uint64_t pool_bytes, log_bytes; /* of each; 0: what the files have, or as memory.h says */
-    bool huge_pages;
-    bool existing; /* makes nothing: BANYAN_EINVAL where there is no store */
+    bool huge_pages;                /* of their file systems, where those have some */
+    bool existing;                  /* makes nothing: BANYAN_EINVAL where there is no store */
     /* What the pools hold is on a disk too (durable/durable.h): */
     uint64_t cluster; /* not 0: new pools belong to it; a directory without pools may have other files */
     bool anew;        /* pools that there are are removed first */

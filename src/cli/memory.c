@@ -290,7 +290,7 @@ static int start(struct daemon *daemon, struct error *error)
                                     .lock_bytes = settings->locks & ~UINT64_C(7),
                                     .log_bytes = settings->logs,
                                     .lock_width = lock_width_bytes[settings->lock_width],
-                                    .huge_pages = settings->huge_pages,
+                                    .huge_pages = settings->huge_pages ? PAGES_HUGE : PAGES_PLAIN,
                                     .shared = pool_file(daemon) == NULL,
                                     .unformatted = true};
     struct memoryd_options options = {.listen = daemon->listen.list,

@@ -240,7 +240,7 @@ static int open_kept(struct process *process, struct error *error)
     struct data_wishes wishes = {.memory_nodes = settings->memory_nodes,
                                  .pool_bytes = settings->size & ~UINT64_C(4095),
                                  .log_bytes = settings->log_bytes,
-                                 .huge_pages = settings->huge_pages};
+                                 .huge_pages = settings->huge_pages == PAGES_HUGE};
     struct data_directory *data = &process->data;
     int status = on_disk(process) ? open_disk(process, &wishes, error) : disown_disk(process, error);
     if (!status)
@@ -268,7 +268,7 @@ static int open_embedded(struct process *process, struct error *error)
         struct memory_options options = {.node = (uint16_t)i,
                                          .pool_bytes = process->settings.size & ~UINT64_C(4095),
                                          .log_bytes = process->settings.log_bytes,
-                                         .huge_pages = process->settings.huge_pages};
+                                         .huge_pages = (enum pages_huge)process->settings.huge_pages};
         int status = memory_node_create(&process->nodes[i], &options, error);
         if (status)
             return status;

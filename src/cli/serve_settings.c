@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include "base/log.h"
+#include "memory/pages.h"
 #include "memory/request.h"
 #include "store/cut.h"
 #include "store/store.h"
@@ -61,6 +62,8 @@ static const char *const log_names[] = {"auto", "none", NULL};
 static const char *const durability_names[] = {"auto",        "memory",      "process",
                                                "disk-second", "disk-always", NULL};
 
+static const char *const huge_names[] = {"auto", NULL}; /* PAGES_AUTO */
+
 static const struct option_entry serve_table[] = {
     SERVER_ROWS,
     ROW("own", OPTION_CHOICE, own, 0, 0, own_names, "auto|none",
@@ -86,8 +89,9 @@ static const struct option_entry serve_table[] = {
         "Default: that of the data directory if it has one, else 1G"),
     ROW("log-bytes", OPTION_U64, log_bytes, 0, 0x1p45, NULL, "BYTES",
         "What the segments of the owner's log may take of each pool, 512K to half of it; 0: a 32nd of it"),
-    ROW("huge-pages", OPTION_BOOL, huge_pages, 0, 0, NULL, NULL,
-        "Huge pages for the pool where there are some"),
+    ROW("huge-pages", OPTION_SWITCH, huge_pages, 0, 0, huge_names, "auto|on|off",
+        "Huge pages for the pool where there are some: on: all of it, in reserved ones first; auto: "
+        "transparent ones, for what lies between its first and its last 32 MiB"),
     {.kind = OPTION_END},
 };
 
@@ -180,6 +184,7 @@ void serve_settings_default(struct serve_settings *settings)
                                         .cache_bytes = UINT64_C(64) << 20,
                                         .protected_mode = true,
                                         .defrag = true,
+                                        .huge_pages = PAGES_AUTO,
                                         .log_level = LOG_INFO,
                                         .cache_policy = TREE_CACHE_BANYAN,
                                         .admission = 0.1,

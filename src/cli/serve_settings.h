@@ -26,7 +26,7 @@ struct serve_settings {
     uint32_t memory_nodes; /* 0: what the data directory has, else 1 */
     uint64_t size;         /* 0: the same, else MEMORY_POOL_BYTES */
     uint64_t log_bytes;
-    bool huge_pages;
+    int huge_pages; /* enum pages_huge */
     /* compute */
     struct cluster_fabric_settings fabric;
     bool format;

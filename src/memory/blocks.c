@@ -42,7 +42,7 @@ int blocks_create(struct blocks **created, struct keep *keep, uint32_t chunks, u
     blocks->nodes = keep->nodes;
     int status = runs_create(&blocks->runs, keep->used, granules, error);
     if (!status)
-        status = pages_map(&blocks->chunk_pages, chunks * sizeof(struct chunk), false, error);
+        status = pages_map(&blocks->chunk_pages, chunks * sizeof(struct chunk), error);
     if (!status) {
         fill(blocks);
         if (keep_checked(keep, KEEP_USED_SINCE) != 0)

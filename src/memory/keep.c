@@ -89,7 +89,7 @@ int keep_create(struct keep *keep, const struct keep_sizes *sizes, struct error 
 {
     *keep = (struct keep){0};
     keep_layout(&keep->layout, sizes);
-    int status = pages_map(&keep->pages, keep->layout.at[KEEP_POOL], false, error);
+    int status = pages_map(&keep->pages, keep->layout.at[KEEP_POOL], error);
     if (status)
         return status;
     keep_place(keep);

@@ -304,6 +304,7 @@ static int map_file(struct keep *keep, const struct keep_file *file, bool huge, 
                                  .kind = "a file",
                                  .descriptor = -1,
                                  .unit = (size_t)sysconf(_SC_PAGESIZE),
+                                 .whole = (size_t)sysconf(_SC_PAGESIZE),
                                  .pinned = true};
     return BANYAN_OK;
 }

@@ -87,13 +87,13 @@ static int map_kept(struct memory_node *node, const struct memory_options *optio
                     struct error *error)
 {
     const struct keep_sizes sizes = sizes_of(options);
-    int status = keep_open(&node->keep, file, &sizes, options->huge_pages, error);
+    int status = keep_open(&node->keep, file, &sizes, options->huge_pages == PAGES_HUGE, error);
     if (status)
         return status;
     node->pool = node->keep.pages;
     node->pool.start = node->keep.pool;
     node->pool.bytes = options->pool_bytes;
-    return pages_map(&node->locks, options->lock_bytes, false, error);
+    return pages_map(&node->locks, options->lock_bytes, error);
 }
 
 static int map_memory(struct memory_node *node, const struct memory_options *options, struct error *error)
@@ -103,14 +103,17 @@ static int map_memory(struct memory_node *node, const struct memory_options *opt
     if (status)
         return status;
     if (options->shared) {
-        status =
-            pages_map_shared(&node->pool, "banyan-pool", options->pool_bytes, options->huge_pages, error);
+        status = pages_map_shared(&node->pool, "banyan-pool", options->pool_bytes,
+                                  options->huge_pages == PAGES_HUGE, error);
         if (!status)
             status = pages_map_shared(&node->locks, "banyan-locks", options->lock_bytes, false, error);
     } else {
-        status = pages_map(&node->pool, options->pool_bytes, options->huge_pages, error);
+        const struct pages_chunks chunks = {.first = MEMORY_FIRST_CHUNK(options->lock_bytes),
+                                            .bytes = options->chunk_bytes,
+                                            .count = node->chunks_total};
+        status = pages_map_pool(&node->pool, options->pool_bytes, options->huge_pages, &chunks, error);
         if (!status)
-            status = pages_map(&node->locks, options->lock_bytes, false, error);
+            status = pages_map(&node->locks, options->lock_bytes, error);
     }
     return status;
 }

@@ -15,6 +15,7 @@
 #define MEMORY_MEMORY_H
 
 #include "fabric/fabric.h"
+#include "memory/pages.h"
 #include "memory/request.h"
 #include "memory/service.h"
 
@@ -55,8 +56,8 @@ struct memory_options {
                            pool (memory_log_bytes) */
     uint32_t return_ms; /* how long a chunk is not used before it goes back to the system (memory_node_trim);
                            0: MEMORY_RETURN_MS */
-    bool huge_pages;    /* try explicit then transparent huge pages; falls back and logs it */
-    bool shared;        /* the pool and the lock region are memfds that other processes can map */
+    enum pages_huge huge_pages; /* PAGES_AUTO: none where the pool is `shared` or in a file */
+    bool shared;                /* the pool and the lock region are memfds that other processes can map */
     const char *pool_file; /* NULL: none. The pool, and all that the memory node must know, lies in this file,
                               which is made if it is not there: what it holds outlives the process
                               (durability.md). The sizes that it was made with hold; those above must be the

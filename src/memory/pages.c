@@ -12,7 +12,6 @@
 
 #include "base/log.h"
 
-#define HUGE_PAGE_BYTES ((size_t)2 << 20)
 #ifndef MAP_HUGE_2MB
 #define MAP_HUGE_2MB (21 << 26)
 #endif
@@ -35,7 +34,7 @@ static void *map_anonymous(size_t bytes, int flags)
 /* Without MAP_NORESERVE: the kernel must say now whether it has the huge pages, not by a signal later. */
 static bool map_explicit(struct pages *pages, size_t bytes)
 {
-    size_t whole = pages_round_up(bytes, HUGE_PAGE_BYTES);
+    size_t whole = pages_round_up(bytes, PAGES_HUGE_BYTES);
     void *start = map_anonymous(whole, MAP_HUGETLB | MAP_HUGE_2MB);
     if (start == NULL)
         return false;
@@ -43,7 +42,8 @@ static bool map_explicit(struct pages *pages, size_t bytes)
                             .bytes = whole,
                             .kind = "explicit huge pages",
                             .descriptor = -1,
-                            .unit = HUGE_PAGE_BYTES};
+                            .unit = PAGES_HUGE_BYTES,
+                            .whole = PAGES_HUGE_BYTES};
     return true;
 }
 
@@ -59,58 +59,103 @@ static bool transparent_allowed(void)
     return read && strstr(text, "[never]") == NULL;
 }
 
-static bool map_transparent(struct pages *pages, size_t bytes)
+/* Bytes of a pool, from its begin on. */
+struct part {
+    size_t from, to;
+};
+
+/* What of the pool PAGES_AUTO gives huge pages: whole chunks, which are whole huge pages. Else none. */
+static struct part part_between(const struct pages_chunks *chunks)
 {
-    size_t whole = pages_round_up(bytes, HUGE_PAGE_BYTES);
-    if (!transparent_allowed())
+    size_t plain = pages_round_up(PAGES_PLAIN_ENDS, chunks->bytes), all = chunks->bytes * chunks->count;
+    if (chunks->first % small_page() != 0 || chunks->bytes % PAGES_HUGE_BYTES != 0 || all <= 2 * plain)
+        return (struct part){0};
+    return (struct part){chunks->first + plain, chunks->first + all - plain};
+}
+
+/* Maps so that byte `boundary` is the first of a huge page, or as near behind that as a page can be. */
+static uint8_t *map_placed(size_t bytes, size_t boundary)
+{
+    size_t lead = boundary / small_page() * small_page();
+    uint8_t *room = map_anonymous(bytes + PAGES_HUGE_BYTES, MAP_NORESERVE);
+    if (room == NULL)
+        return NULL;
+    /* Cut off what lies before that place and what is left over at the end. */
+    size_t before = (PAGES_HUGE_BYTES - ((uintptr_t)room + lead) % PAGES_HUGE_BYTES) % PAGES_HUGE_BYTES;
+    if (before > 0)
+        munmap(room, before);
+    munmap(room + before + bytes, PAGES_HUGE_BYTES - before);
+    return room + before;
+}
+
+static bool map_transparent(struct pages *pages, size_t bytes, size_t boundary, struct part part,
+                            const char *kind)
+{
+    size_t whole = pages_round_up(bytes, small_page());
+    if (part.to == 0 || !transparent_allowed())
         return false;
-    uint8_t *start = map_anonymous(whole + HUGE_PAGE_BYTES, MAP_NORESERVE);
+    uint8_t *start = map_placed(whole, boundary);
     if (start == NULL)
         return false;
-    /* Cut off what lies before the first boundary and what is left over at the end. */
-    size_t before = (HUGE_PAGE_BYTES - (uintptr_t)start % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
-    if (before > 0)
-        munmap(start, before);
-    if (before < HUGE_PAGE_BYTES)
-        munmap(start + before + whole, HUGE_PAGE_BYTES - before);
-    if (madvise(start + before, whole, MADV_HUGEPAGE) != 0) {
-        munmap(start + before, whole);
+    if (madvise(start + part.from, part.to - part.from, MADV_HUGEPAGE) != 0) {
+        munmap(start, whole);
         return false;
     }
-    *pages = (struct pages){.start = start + before,
+    *pages = (struct pages){.start = start,
                             .bytes = whole,
-                            .kind = "transparent huge pages",
+                            .kind = kind,
                             .descriptor = -1,
-                            .unit = small_page()};
+                            .unit = small_page(),
+                            .whole = PAGES_HUGE_BYTES};
     return true;
 }
 
 static bool map_plain(struct pages *pages, size_t bytes)
 {
-    size_t whole = pages_round_up(bytes, 4096);
+    size_t whole = pages_round_up(bytes, small_page());
     void *start = map_anonymous(whole, MAP_NORESERVE);
     if (start == NULL)
         return false;
-    *pages = (struct pages){
-        .start = start, .bytes = whole, .kind = "plain pages", .descriptor = -1, .unit = small_page()};
+    *pages = (struct pages){.start = start,
+                            .bytes = whole,
+                            .kind = "plain pages",
+                            .descriptor = -1,
+                            .unit = small_page(),
+                            .whole = small_page()};
     return true;
 }
 
-int pages_map(struct pages *pages, size_t bytes, bool huge, struct error *error)
+int pages_map(struct pages *pages, size_t bytes, struct error *error)
 {
     *pages = (struct pages){0};
-    if (huge) {
-        if (map_explicit(pages, bytes))
-            return BANYAN_OK;
-        log_info("no explicit huge pages for %zu MiB (%s), trying transparent ones", bytes >> 20,
-                 strerror(errno));
-        if (map_transparent(pages, bytes))
-            return BANYAN_OK;
-        log_info("no transparent huge pages for %zu MiB, taking plain pages", bytes >> 20);
-    }
     if (map_plain(pages, bytes))
         return BANYAN_OK;
     return error_set(error, BANYAN_ENOMEM, "cannot map %zu bytes: %s", bytes, strerror(errno));
+}
+
+static bool map_huge(struct pages *pages, size_t bytes, const struct pages_chunks *chunks)
+{
+    if (map_explicit(pages, bytes))
+        return true;
+    log_info("no explicit huge pages for %zu MiB (%s), trying transparent ones", bytes >> 20,
+             strerror(errno));
+    if (map_transparent(pages, bytes, chunks->first, (struct part){0, pages_round_up(bytes, small_page())},
+                        "transparent huge pages"))
+        return true;
+    log_info("no transparent huge pages for %zu MiB, taking plain pages", bytes >> 20);
+    return false;
+}
+
+int pages_map_pool(struct pages *pages, size_t bytes, enum pages_huge huge, const struct pages_chunks *chunks,
+                   struct error *error)
+{
+    *pages = (struct pages){0};
+    if (huge == PAGES_HUGE && map_huge(pages, bytes, chunks))
+        return BANYAN_OK;
+    if (huge == PAGES_AUTO && map_transparent(pages, bytes, chunks->first, part_between(chunks),
+                                              "plain pages at its ends, transparent huge pages between"))
+        return BANYAN_OK;
+    return pages_map(pages, bytes, error);
 }
 
 /* ---- shared ---- */
@@ -133,7 +178,7 @@ static int file_make(const char *name, size_t bytes, unsigned flags)
 
 static bool map_file(struct pages *pages, const char *name, size_t bytes, unsigned flags, const char *kind)
 {
-    size_t whole = pages_round_up(bytes, flags & MFD_HUGETLB ? HUGE_PAGE_BYTES : 4096);
+    size_t whole = pages_round_up(bytes, flags & MFD_HUGETLB ? PAGES_HUGE_BYTES : 4096);
     int descriptor = file_make(name, whole, flags);
     if (descriptor < 0)
         return false;
@@ -149,7 +194,8 @@ static bool map_file(struct pages *pages, const char *name, size_t bytes, unsign
                             .bytes = whole,
                             .kind = kind,
                             .descriptor = descriptor,
-                            .unit = flags & MFD_HUGETLB ? HUGE_PAGE_BYTES : small_page()};
+                            .unit = flags & MFD_HUGETLB ? PAGES_HUGE_BYTES : small_page()};
+    pages->whole = pages->unit;
     return true;
 }
 

@@ -80,11 +80,11 @@ int runs_create(struct runs *runs, uint64_t *used, uint64_t granules, struct err
     *runs = (struct runs){.granules = granules, .used = used};
     choose_zones(runs);
     uint64_t nodes = choose_levels(runs);
-    int status = pages_map(&runs->hidden_pages, granules / RUNS_LEAF / 8 + 8, false, error);
+    int status = pages_map(&runs->hidden_pages, granules / RUNS_LEAF / 8 + 8, error);
     if (!status)
-        status = pages_map(&runs->zone_pages, runs->zones * sizeof *runs->zone_lacks, false, error);
+        status = pages_map(&runs->zone_pages, runs->zones * sizeof *runs->zone_lacks, error);
     if (!status)
-        status = pages_map(&runs->lack_pages, nodes * sizeof(struct runs_lack), false, error);
+        status = pages_map(&runs->lack_pages, nodes * sizeof(struct runs_lack), error);
     if (status)
         runs_destroy(runs);
     else

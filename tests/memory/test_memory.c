@@ -2,6 +2,7 @@
  * compute nodes, and that a pool takes no memory before it is used. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <fcntl.h>
@@ -574,7 +575,7 @@ static struct memory_node *make_shared(bool unformatted, bool huge)
                                      .pool_bytes = POOL,
                                      .chunk_bytes = CHUNK,
                                      .lock_bytes = LOCKS,
-                                     .huge_pages = huge,
+                                     .huge_pages = huge ? PAGES_HUGE : PAGES_PLAIN,
                                      .shared = true,
                                      .unformatted = unformatted};
     struct memory_node *node = NULL;
@@ -944,6 +945,186 @@ static void memory_goes_back(void **state)
     }
 }
 
+/* ---- huge pages ---- */
+
+#define HUGE UINT64_C(0x200000)
+
+/* What the system says of the pool. */
+struct seen {
+    uint64_t from, to;  /* offsets between which huge pages are wished for; 0 and 0: nowhere */
+    uint64_t huge;      /* bytes in transparent huge pages, now */
+    bool explicit_ones; /* the pool consists of reserved huge pages */
+};
+
+static bool huge_allowed(void)
+{
+    char text[128] = "";
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
+    if (file == NULL)
+        return false;
+    char *read = fgets(text, sizeof text, file);
+    fclose(file);
+    return read != NULL && strstr(text, "[never]") == NULL;
+}
+
+/* The flags of what lies from `from` to `to`, which may be a part of a mapping that also has others beside.
+ */
+static void see_flags(struct seen *seen, uint64_t from, uint64_t to, const char *flags)
+{
+    if (strstr(flags, " hg") == NULL)
+        return;
+    if (seen->to == 0)
+        seen->from = from;
+    else
+        assert_int_equal(seen->to, from); /* in one piece */
+    seen->to = to;
+}
+
+static struct seen see(struct memory_node *node)
+{
+    const struct fabric_target *target = memory_node_target(node);
+    const uint64_t pool = (uintptr_t)target->pool, end = pool + target->pool_bytes;
+    struct seen seen = {0};
+    unsigned long from = 0, to = 0, kilobytes;
+    char line[512];
+    FILE *file = fopen("/proc/self/smaps", "re");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        unsigned long low, high; /* a line of another kind may begin like a number */
+        if (sscanf(line, "%lx-%lx ", &low, &high) == 2) {
+            from = low;
+            to = high;
+            continue;
+        }
+        if (to <= pool || from >= end)
+            continue;
+        if (sscanf(line, "AnonHugePages: %lu", &kilobytes) == 1)
+            seen.huge += kilobytes * 1024;
+        else if (strncmp(line, "VmFlags:", 8) == 0)
+            see_flags(&seen, (from > pool ? from : pool) - pool, (to < end ? to : end) - pool, line);
+        if (strncmp(line, "VmFlags:", 8) == 0)
+            seen.explicit_ones |= strstr(line, " ht") != NULL;
+    }
+    fclose(file);
+    return seen;
+}
+
+static struct memory_node *make_huge(const struct memory_options *options)
+{
+    struct memory_node *node = NULL;
+    struct error error = {0};
+    if (memory_node_create(&node, options, &error))
+        fail_msg("%s", error.text);
+    return node;
+}
+
+static uint64_t first_of(struct memory_node *node)
+{
+    return MEMORY_FIRST_CHUNK(memory_node_target(node)->lock_bytes);
+}
+
+/* Where its first chunk begins, from a boundary of huge pages on. */
+static uint64_t behind_boundary(struct memory_node *node)
+{
+    return ((uintptr_t)memory_node_target(node)->pool + first_of(node)) % HUGE;
+}
+
+static void huge_pages_between_the_ends(void **state)
+{
+    static const struct memory_options cases[] = {
+        {.pool_bytes = UINT64_C(1) << 30},
+        {.pool_bytes = (UINT64_C(64) << 30) + 4096},                              /* chunks of 8 MiB */
+        {.pool_bytes = UINT64_C(256) << 20, .chunk_bytes = HUGE},                 /* as many, but few */
+        {.pool_bytes = UINT64_C(1) << 30, .chunk_bytes = UINT64_C(64) << 20},     /* ends of one chunk */
+        {.pool_bytes = UINT64_C(1) << 30, .lock_bytes = (UINT64_C(1) << 20) * 3}, /* first chunk elsewhere */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct memory_options options = cases[i];
+        options.huge_pages = PAGES_AUTO;
+        struct memory_node *node = make_huge(&options);
+        struct memory_status_reply status = status_of(node);
+        struct seen seen = see(node);
+        if (!huge_allowed()) {
+            assert_int_equal(seen.to, 0);
+        } else {
+            uint64_t first = first_of(node), end = first + status.chunks_total * status.chunk_bytes;
+            uint64_t plain = status.chunk_bytes > PAGES_PLAIN_ENDS ? status.chunk_bytes : PAGES_PLAIN_ENDS;
+            assert_int_equal(behind_boundary(node), 0);
+            assert_int_equal(seen.from, first + plain);
+            assert_int_equal(seen.to, end - plain);
+        }
+        memory_node_destroy(node);
+    }
+}
+
+/* Where a chunk would be a part of a huge page, or of two, where there is too little between the ends, and in
+ * pools that others map. */
+static void pools_that_stay_plain(void **state)
+{
+    static const struct memory_options cases[] = {
+        {.pool_bytes = UINT64_C(1) << 30, .chunk_bytes = HUGE / 2},
+        {.pool_bytes = UINT64_C(256) << 20}, /* chunks of 512 KiB */
+        {.pool_bytes = UINT64_C(1) << 30, .lock_bytes = 1024},
+        {.pool_bytes = (UINT64_C(64) << 20) + (UINT64_C(512) << 10), .chunk_bytes = HUGE},
+        {.pool_bytes = UINT64_C(1) << 30, .shared = true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (unsigned way = 0; way < 2; way++) {
+            struct memory_options options = cases[way ? 0 : i];
+            options.huge_pages = way ? PAGES_PLAIN : PAGES_AUTO;
+            struct memory_node *node = make_huge(&options);
+            assert_int_equal(see(node).to, 0);
+            memory_node_destroy(node);
+        }
+}
+
+static void huge_pages_everywhere(void **state)
+{
+    const struct memory_options options = {.pool_bytes = (UINT64_C(1) << 30) + 4096,
+                                           .huge_pages = PAGES_HUGE};
+    struct memory_node *node = make_huge(&options);
+    struct seen seen = see(node);
+    if (huge_allowed() && !seen.explicit_ones) {
+        assert_int_equal(behind_boundary(node), 0);
+        assert_true(seen.from == 0 && seen.to == options.pool_bytes);
+    }
+    memory_node_destroy(node);
+}
+
+/* A chunk that goes back is whole huge pages: none of its neighbours' is split for it. */
+static void huge_pages_go_back_whole(void **state)
+{
+    enum { FILLED = 24, BLOCK = 65536, EACH = HUGE / BLOCK, ENDS = PAGES_PLAIN_ENDS / BLOCK };
+    static gaddr blocks[ENDS + FILLED * EACH];
+    const uint32_t count = ENDS + FILLED * EACH;
+    const struct memory_options options = {
+        .pool_bytes = UINT64_C(256) << 20, .chunk_bytes = HUGE, .huge_pages = PAGES_AUTO, .return_ms = 500};
+    const uint64_t now = task_now(), second = UINT64_C(1000000000);
+    struct memory_node *node = make_huge(&options);
+    uint8_t *pool = memory_node_target(node)->pool;
+    for (uint32_t i = 0; i < count; i++) { /* from the high end down */
+        blocks[i] = one_for(node, MEMORY_FOR_DATA, BLOCK);
+        memset(pool + gaddr_offset(blocks[i]), 0xee, BLOCK);
+    }
+    assert_false(memory_node_trim(node, now, UINT64_MAX));
+    for (uint32_t chunk = 1; chunk < FILLED; chunk += 2) {
+        uint64_t resident = resident_bytes(node), huge = see(node).huge;
+        for (uint32_t i = 0; i < EACH; i++)
+            assert_int_equal(give_back(node, BLOCK, &blocks[ENDS + chunk * EACH + i], 1), BANYAN_OK);
+        assert_false(memory_node_trim(node, now + (2 * chunk) * second, UINT64_MAX));
+        assert_false(memory_node_trim(node, now + (2 * chunk + 1) * second, UINT64_MAX));
+        assert_int_equal(status_of(node).chunks_returned_total, chunk / 2 + 1);
+        assert_int_equal(resident_bytes(node), resident - HUGE);
+        assert_true(see(node).huge + HUGE >= huge);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t chunk = i < ENDS ? 0 : (i - ENDS) / EACH;
+        for (uint32_t at = 0; at < BLOCK; at += 4096)
+            assert_int_equal(pool[gaddr_offset(blocks[i]) + at], chunk % 2 ? 0 : 0xee);
+    }
+    memory_node_destroy(node);
+}
+
 /* Roots of indexes leave six bits for what the catalogue keeps in them. */
 static void blocks_are_aligned(void **state)
 {
@@ -966,9 +1147,10 @@ static void blocks_are_aligned(void **state)
 
 static void a_large_pool_is_sparse(void **state)
 {
-    for (unsigned huge = 0; huge < 2; huge++) {
+    static const enum pages_huge ways[] = {PAGES_PLAIN, PAGES_HUGE, PAGES_AUTO};
+    for (unsigned way = 0; way < 3; way++) {
         struct memory_options options = {
-            .node = 1, .pool_bytes = UINT64_C(64) << 30, .huge_pages = huge != 0};
+            .node = 1, .pool_bytes = UINT64_C(64) << 30, .huge_pages = ways[way]};
         struct memory_node *node = NULL;
         struct error error = {0};
         if (memory_node_create(&node, &options, &error))
@@ -1071,6 +1253,10 @@ int main(void)
         cmocka_unit_test(locks_of_the_dead),
         cmocka_unit_test(bad_options),
         cmocka_unit_test(blocks_are_aligned),
+        cmocka_unit_test(huge_pages_between_the_ends),
+        cmocka_unit_test(pools_that_stay_plain),
+        cmocka_unit_test(huge_pages_everywhere),
+        cmocka_unit_test(huge_pages_go_back_whole),
         cmocka_unit_test(a_large_pool_is_sparse),
         cmocka_unit_test(many_threads),
     };

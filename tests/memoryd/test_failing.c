@@ -28,11 +28,22 @@
 
 /* ---- pages ---- */
 
-#define BYTES ((size_t)3 << 20)
+#define BYTES      ((size_t)3 << 20)
+#define AUTO_BYTES ((size_t)129 << 20) /* enough for huge pages between its ends */
 
 struct mapping {
-    bool shared, huge;
+    bool shared;
+    enum pages_huge huge;
+    size_t bytes;
 };
+
+static int map_one(const struct mapping *mapping, struct pages *pages, struct error *error)
+{
+    const struct pages_chunks chunks = {.first = 320u << 10, .bytes = PAGES_HUGE_BYTES, .count = 64};
+    if (mapping->shared)
+        return pages_map_shared(pages, "test", mapping->bytes, mapping->huge == PAGES_HUGE, error);
+    return pages_map_pool(pages, mapping->bytes, mapping->huge, &chunks, error);
+}
 
 /* Maps, uses, clears and unmaps. */
 static int map_attempt(void *context)
@@ -40,17 +51,18 @@ static int map_attempt(void *context)
     const struct mapping *mapping = context;
     struct pages pages;
     struct error error = {0};
-    int status = mapping->shared ? pages_map_shared(&pages, "test", BYTES, mapping->huge, &error)
-                                 : pages_map(&pages, BYTES, mapping->huge, &error);
+    char told[32];
+    int status = map_one(mapping, &pages, &error);
     if (status) {
+        snprintf(told, sizeof told, "%zu bytes", mapping->bytes);
         assert_null(pages.start);
         assert_int_equal(error.code, status);
-        assert_non_null(strstr(error.text, "3145728 bytes"));
+        assert_non_null(strstr(error.text, told));
         pages_clear(&pages); /* as of any that are not mapped */
         pages_unmap(&pages);
         return status;
     }
-    assert_true(pages.bytes >= BYTES);
+    assert_true(pages.bytes >= mapping->bytes);
     assert_int_equal(pages.descriptor >= 0, mapping->shared);
     uint8_t *bytes = pages.start;
     bytes[0] = bytes[pages.bytes - 1] = 7;
@@ -69,12 +81,12 @@ static int map_attempt(void *context)
 static void test_pages(void **state)
 {
     struct mapping mapping;
-    for (unsigned i = 0; i < 4; i++) {
-        mapping = (struct mapping){.shared = i % 2 == 1, .huge = i >= 2};
+    for (unsigned i = 0; i < 5; i++) {
+        mapping = (struct mapping){.shared = i % 2 == 1, .huge = i / 2, .bytes = i < 4 ? BYTES : AUTO_BYTES};
         /* One failure: instead of huge pages there are plain ones, and pages can be cleared in another way.
          */
         unsigned failed = failing_each(ONE(OF_PAGES, ENOMEM), map_attempt, &mapping, BANYAN_ENOMEM);
-        if (!mapping.huge)
+        if (mapping.huge == PAGES_PLAIN)
             assert_int_equal(failed, mapping.shared ? 4 : 1);
         else /* where no huge pages are reserved, shared ones have failed once already */
             assert_true(failed == 0 || (failed == 4 && mapping.shared));
