@@ -626,6 +626,8 @@ static int change_split(struct change *change, struct format_key value)
         session->cached = false; /* as in change_delete */
         return 0;
     }
+    if (change->run) /* a later try may put the key alone: what should have gone with it is put by itself */
+        change->run->taken = 0;
     return status ? status : TREE_RESTART;
 }
 

@@ -225,8 +225,6 @@ static void siblings_release(struct split *split)
     struct tree_session *session = split->session;
     pool_release(&session->pool, split->sibling.address, split->tree->layout.geometry.leaf_bytes);
     tree_chain_release(session, split->tree, &split->chain);
-    if (split->run)
-        split->run->taken = 0;
 }
 
 /* Sibling, mark, slots, header, and the addition if it stays on the left: R3. The unlock follows in the same

@@ -15,7 +15,7 @@
 struct tree_run {
     struct tree_item *items;
     size_t count;
-    size_t taken; /* out: so many, from the first on, share the outcome of the addition */
+    size_t taken; /* out, where the addition is in: so many, from the first on, are in as well */
 };
 struct tree_addition {
     struct format_key key, value;
