@@ -23,14 +23,14 @@
 #define NO_COLON "Authorization: Basic c2VzYW1lIHN0cmVldA==\r\n"     /* sesame street */
 #define EMPTY    "Authorization: Basic YW55Og==\r\n"                 /* any: */
 
-struct pages {
+struct web_pages {
     struct serving serving;
     struct http_page list[3];
     struct net_address address;
     struct http *http;
 };
 
-static void pages_start(struct pages *pages, const char *password, const char *host)
+static void pages_start(struct web_pages *pages, const char *password, const char *host)
 {
     struct error error = {0};
     serving_prepare(&pages->serving, 1);
@@ -46,14 +46,14 @@ static void pages_start(struct pages *pages, const char *password, const char *h
                      0);
 }
 
-static void pages_end(struct pages *pages)
+static void pages_end(struct web_pages *pages)
 {
     http_stop(pages->http);
     serving_end(&pages->serving);
 }
 
 /* Asserts the answer's status; the answer must, or (with '!' before it) must not, hold the text. */
-static void expect(const struct pages *pages, const char *path, const char *header, const char *status,
+static void expect(const struct web_pages *pages, const char *path, const char *header, const char *status,
                    const char *text)
 {
     enum { ROOM = 1 << 18 };
@@ -73,7 +73,7 @@ static void expect(const struct pages *pages, const char *path, const char *head
     free(answer);
 }
 
-static void command(const struct pages *pages, const char *text, const char *reply)
+static void command(const struct web_pages *pages, const char *text, const char *reply)
 {
     int fd = serving_connect(&pages->serving);
     assert_true(serving_say(fd, text));
@@ -84,7 +84,7 @@ static void command(const struct pages *pages, const char *text, const char *rep
 static void test_no_password(void **state)
 {
     (void)state;
-    struct pages pages;
+    struct web_pages pages;
     pages_start(&pages, NULL, "127.0.0.1");
     expect(&pages, "/", "", "200", "Banyan compute node");
     expect(&pages, "/metrics", "", "200", "\nbanyan_round_trips_total ");
@@ -109,7 +109,7 @@ static void test_password(void **state)
                                         "Authorization: Basic !\r\n",
                                         "Authorization: Bearer sesame street\r\n"};
     static const char *const paths[] = {"/", "/metrics", "/other"};
-    struct pages pages;
+    struct web_pages pages;
     pages_start(&pages, "sesame street", "127.0.0.1");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         for (size_t p = 0; p < sizeof paths / sizeof *paths; p++) {
@@ -127,7 +127,7 @@ static void test_password(void **state)
 static void test_changes(void **state)
 {
     (void)state;
-    struct pages pages;
+    struct web_pages pages;
     pages_start(&pages, NULL, "127.0.0.1");
     expect(&pages, "/metrics", "", "200", "banyan_");
     command(&pages, "CONFIG SET requirepass \"sesame street\"\r\n", "+OK\r\n");
@@ -145,7 +145,7 @@ static void test_changes(void **state)
 static void test_open_address(void **state)
 {
     (void)state;
-    struct pages pages;
+    struct web_pages pages;
     pages_start(&pages, "sesame street", "0.0.0.0");
     expect(&pages, "/metrics", "", "401", "!banyan_");
     expect(&pages, "/metrics", SESAME, "200", "banyan_");
