@@ -317,6 +317,14 @@ static uint32_t heartbeat_ns(const struct sim_params *params)
     return params->rpc_ns + 2 * way;
 }
 
+/* How long an owner may take to answer where each of its steps is a walk: as a rule not more than eight, and
+ * each waits until the memory node's CPU has served all other tasks. A process that waits less gives up every
+ * call and sends it again, so that no wait has an end (seed 8502329: five steps of 16 threads at 19.5 us). */
+static uint32_t answer_ns(const struct swarm_plan *plan)
+{
+    return 8 * plan->compute_nodes * plan->threads * plan->fibers * plan->params.rpc_ns;
+}
+
 /* Ranges that have owners, with all that may go wrong between compute nodes. From dice of its own, but for
  * the lease, which must be longer than the hardware's heartbeats take. */
 static void draw_ranges(struct swarm_plan *plan, uint64_t seed)
@@ -330,6 +338,8 @@ static void draw_ranges(struct swarm_plan *plan, uint64_t seed)
     if (plan->params.read_lease_ns < 2 * heartbeat_ns(&plan->params))
         plan->params.read_lease_ns = 2 * heartbeat_ns(&plan->params);
     plan->params.peer_timeout_ns = 1000000 + (uint32_t)random_below(&random, 3000000);
+    if (plan->switches.walks == TREE_WALKS_ALWAYS && plan->params.peer_timeout_ns < answer_ns(plan))
+        plan->params.peer_timeout_ns = answer_ns(plan);
     if (random_chance(&random, 0.4))
         set(plan, "message-lose", 0.1 * random_unit(&random));
     if (random_chance(&random, 0.4)) {

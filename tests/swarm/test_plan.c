@@ -164,12 +164,32 @@ static void skipped_rounds(void **state)
     swarm_plan_free(&plan);
 }
 
+/* Where each step of an owner is a walk, its answer waits for the memory node's CPU as often, behind all
+ * other tasks: a caller that gives up sooner never gets one. */
+static void calls_outlive_walks(void **state)
+{
+    unsigned short_of_it = 0;
+    for (uint64_t seed = 0; seed < 20000; seed++) {
+        struct swarm_plan plan;
+        swarm_plan_draw(&plan, seed);
+        const uint64_t eight =
+            UINT64_C(8) * plan.compute_nodes * plan.threads * plan.fibers * plan.params.rpc_ns;
+        if (plan.switches.walks == TREE_WALKS_ALWAYS)
+            assert_in_range(plan.params.peer_timeout_ns, eight, 4000000);
+        else
+            short_of_it += plan.params.peer_timeout_ns < eight;
+        swarm_plan_free(&plan);
+    }
+    assert_true(short_of_it > 0); /* that it is so is no accident */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_keeps_everything), cmocka_unit_test(plans_differ),
         cmocka_unit_test(same_seed_same_plan),   cmocka_unit_test(impossible_plans_are_refused),
         cmocka_unit_test(skipped_rounds),        cmocka_unit_test(leases_outlive_heartbeats),
+        cmocka_unit_test(calls_outlive_walks),
     };
     return cmocka_run_group_tests_name("swarm_plan", tests, NULL, NULL);
 }
