@@ -763,10 +763,10 @@ static void test_walks_view(void **state)
     struct scene *scene = *state;
     struct process *memory = start_memory(scene, "memory", NULL, NULL);
     const char *address = keep(address_text(memory, 0));
-    struct process *first = process_start(
-        scene, "first",
-        ARGUMENTS("compute", "--memory", address, "--listen", listen_of(scene, "first"), "--threads", "1",
-                  "--format", "--walks", "never", "--own", "none"));
+    struct process *first =
+        process_start(scene, "first",
+                      ARGUMENTS("compute", "--memory", address, "--listen", listen_of(scene, "first"),
+                                "--threads", "1", "--format", "--walks", "never", "--own", "none"));
     redisContext *client = client_of(first, 0);
     for (int i = 0; i < 6000; i++)
         set(client, i, 10);
