@@ -92,10 +92,11 @@ int bench_plan_set_leaf(struct bench_plan *plan, const char *name, struct error 
     }
     for (unsigned i = 0; format_leaf_kind_names[i]; i++)
         if (!strcmp(name, format_leaf_kind_names[i])) {
-            plan->leaf = i == FORMAT_LEAF_UNSORTED ? BENCH_LEAF_UNSORTED : BENCH_LEAF_HASHED;
+            plan->leaf = BENCH_LEAF_HASHED + i;
             return 0;
         }
-    return error_set(error, BANYAN_EINVAL, "--leaf: '%.40s' is not one of preset, hashed, unsorted", name);
+    return error_set(error, BANYAN_EINVAL, "--leaf: '%.40s' is not one of preset, hashed, unsorted, dense",
+                     name);
 }
 
 int bench_plan_set_ownership(struct bench_plan *plan, const char *name, struct error *error)
@@ -126,7 +127,7 @@ void bench_plan_config(const struct bench_plan *plan, const struct bench_preset 
 {
     enum format_leaf_kind kind = bench_preset_leaf(preset);
     if (plan->leaf != BENCH_LEAF_PRESET)
-        kind = plan->leaf == BENCH_LEAF_UNSORTED ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED;
+        kind = (enum format_leaf_kind)(plan->leaf - BENCH_LEAF_HASHED);
     *config = plan->config;
     config->geometry.leaf_kind = (uint8_t)kind;
     config->ownership = preset->ownership;

@@ -16,7 +16,7 @@
 
 /* Which kind of leaf the indexes of the presets have: each preset's own (tree_switches_leaf), or one for all.
  */
-enum bench_leaf { BENCH_LEAF_PRESET, BENCH_LEAF_HASHED, BENCH_LEAF_UNSORTED };
+enum bench_leaf { BENCH_LEAF_PRESET, BENCH_LEAF_HASHED, BENCH_LEAF_UNSORTED, BENCH_LEAF_DENSE };
 
 /* Over the ownership that the presets have: each its own, or one for all. */
 enum bench_ownership_choice { BENCH_OWNERSHIP_PRESET, BENCH_OWNERSHIP_NONE, BENCH_OWNERSHIP_STATIC };

@@ -111,7 +111,7 @@ static bool leaf_named(const struct bench_report *report, size_t index)
 void report_leaves(const struct bench_report *report, char *text, size_t size)
 {
     snprintf(text, size, "%s", report->count ? "leaves:" : "");
-    for (unsigned kind = FORMAT_LEAF_UNSORTED + 1; kind-- > 0;) {
+    for (unsigned kind = FORMAT_LEAF_KIND_LAST + 1; kind-- > 0;) {
         bool begun = false;
         for (size_t i = 0; i < report->count; i++) {
             const struct bench_result *result = &report->results[i];

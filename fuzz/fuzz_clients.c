@@ -129,6 +129,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
         return 0;
     take_options(&input, &options);
     uint8_t death = fuzz_byte(&input), when = fuzz_byte(&input);
+    if ((death & 28) == 4 && options.geometry.leaf_kind == FORMAT_LEAF_HASHED)
+        options.geometry.leaf_kind = FORMAT_LEAF_DENSE;
     int status = world_create(&world, &options);
     unsigned tasks = options.compute_nodes * options.fibers;
     for (unsigned i = 0; i < TASKS_MAX; i++)

@@ -476,7 +476,7 @@ static void check_staging(struct fuzz_input *input)
 
 /* ---- */
 
-static bool take_layout(struct fuzz_input *input, struct format_layout *layout)
+static bool take_layout(struct fuzz_input *input, bool dense, struct format_layout *layout)
 {
     static const uint8_t lengths[] = {8, 9, 16, 33, 64, 255}, values[] = {0, 1, 8, 17, 100, 255};
     uint8_t kind = fuzz_byte(input), size = fuzz_byte(input);
@@ -485,7 +485,9 @@ static bool take_layout(struct fuzz_input *input, struct format_layout *layout)
                                        .value_variable = kind & 64,
                                        .inline_key_bytes = kind & 128 ? 16 : 24,
                                        .value_bytes = values[size % 6],
-                                       .leaf_kind = size & 128 ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED,
+                                       .leaf_kind = size & 128 ? FORMAT_LEAF_UNSORTED
+                                                    : dense    ? FORMAT_LEAF_DENSE
+                                                               : FORMAT_LEAF_HASHED,
                                        .leaf_bytes = 512u << size / 8 % 4,
                                        .internal_bytes = 512u << size / 32 % 4};
     return !format_geometry_complete(&geometry, 4096, NULL) && !format_layout_init(layout, &geometry, NULL);
@@ -503,7 +505,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
         check_store_slot(&input);
     else if (what % 4 == 1)
         check_record(&input, mend);
-    else if (take_layout(&input, &layout)) {
+    else if (take_layout(&input, (what & 48) == 16, &layout)) {
         (what % 4 == 2 ? check_leaf : check_internal)(&layout, &input, mend, what & 64);
         format_layout_free(&layout);
     }

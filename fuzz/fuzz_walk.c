@@ -289,7 +289,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     setup();
     const uint8_t shape = fuzz_byte(&input);
     geometry.key_kind = shape & 1;
-    geometry.leaf_kind = shape >> 1 & 1;
+    geometry.leaf_kind = shape & 2 ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED;
+    if ((shape & 0xe2) == 0x80)
+        geometry.leaf_kind = FORMAT_LEAF_DENSE;
     geometry.value_variable = shape >> 2 & 1;
     geometry.leaf_bytes = shape & 8 ? 4096 : 1024;
     if (shape & 16 && geometry.key_kind == FORMAT_KEY_VARIABLE) {

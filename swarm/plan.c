@@ -135,6 +135,7 @@ void swarm_plan_churn(const struct swarm_plan *plan, struct churn *churn)
 void swarm_plan_describe(const struct swarm_plan *plan, char *text, size_t size)
 {
     static const char *const disks[] = {"", ", disk-second", ", disk-always"};
+    static const char *const leaves[] = {"leaves", "unsorted leaves", "dense leaves"};
     char preset[160] = "";
     struct format_geometry geometry;
     struct error error;
@@ -150,8 +151,7 @@ void swarm_plan_describe(const struct swarm_plan *plan, char *text, size_t size)
     }
     snprintf(text, size, "%um %uc %ut %uf, %s%s, %u-byte %s%s%s%s%s%s%s%s%s%s%s", plan->memory_nodes,
              plan->compute_nodes, plan->threads, plan->fibers, plan->records ? "records, " : "",
-             swarm_plan_key_kinds[plan->key_kind], geometry.leaf_bytes,
-             plan->leaf_kind == FORMAT_LEAF_UNSORTED ? "unsorted leaves" : "leaves",
+             swarm_plan_key_kinds[plan->key_kind], geometry.leaf_bytes, leaves[plan->leaf_kind],
              plan->ranges ? plan->log ? ", logged ranges" : ", ranges" : "", disks[plan->disk],
              plan->kills ? ", kills" : "", plan->restarts ? ", restarts" : "", plan->stalls ? ", stalls" : "",
              plan->cuts ? ", cuts" : "", plan->joins ? ", joins" : "", plan->drains ? ", drains" : "",

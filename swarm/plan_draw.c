@@ -218,12 +218,18 @@ static void draw_delegation(struct swarm_plan *plan, uint64_t seed)
         plan->compute_nodes--;
 }
 
-/* Sherman's leaves in some plans, of indexes that are used as such and of stores. From dice of its own. */
+/* Sherman's leaves in some plans, of indexes that are used as such and of stores. From dice of its own.
+ * Dense leaves came later: only large seeds draw them, as nearly all fresh ones are, so that a smaller seed
+ * draws the cluster that it has always drawn. */
+#define DENSE_FROM (UINT64_C(1) << 32)
+
 static void draw_leaf_kind(struct swarm_plan *plan, uint64_t seed)
 {
     struct random random;
     random_seed(&random, random_mix(seed ^ UINT64_C(0x05027ed)));
     plan->leaf_kind = random_chance(&random, 0.15) ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED;
+    if (seed >= DENSE_FROM && plan->leaf_kind == FORMAT_LEAF_HASHED && random_chance(&random, 0.4))
+        plan->leaf_kind = FORMAT_LEAF_DENSE;
 }
 
 /* Caches that keep no inner nodes of the lowest levels, or none at all. From dice of its own. */

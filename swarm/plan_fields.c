@@ -42,7 +42,7 @@ const struct option_entry swarm_plan_table[] = {
     ENTRY("long-keys", OPTION_BOOL, long_keys, 0, 0, NULL, NULL, "a third of the keys are long"),
     ENTRY("leaf-bytes", OPTION_U32, leaf_bytes, 0, 65536, NULL, "bytes", "of a leaf; 0: the default"),
     ENTRY("leaf-kind", OPTION_CHOICE, leaf_kind, 0, 0, format_leaf_kind_names, NULL,
-          "an entry goes to the bucket of its key, or to any slot of its leaf"),
+          "an entry goes to the bucket of its key, to any slot of its leaf, or to one of fewer buckets"),
     ENTRY("internal-bytes", OPTION_U32, internal_bytes, 0, 4096, NULL, "bytes",
           "of an internal node; 0: the default"),
     ENTRY("subtree-levels", OPTION_U32, subtree_levels, 0, 7, NULL, NULL,

@@ -63,10 +63,9 @@ static const struct argp_option fixed_options[] = {
     {"compute-nodes", KEY_COMPUTE_NODES, "N", 0, "Compute nodes (default: 1, on sim 8)", 2},
     {"threads", KEY_THREADS, "N", 0, "Threads of each compute node (default: 1, on sim 22)", 2},
     {"fibers", KEY_FIBERS, "N", 0, "Fibers of each thread (default: 1)", 2},
-    {"leaf", KEY_LEAF, "preset|hashed|unsorted", 0,
-     "Where in a leaf an entry may stand: in the bucket of its key, or in any slot, as in Sherman; each "
-     "preset "
-     "has its own (default: preset)",
+    {"leaf", KEY_LEAF, "preset|hashed|unsorted|dense", 0,
+     "Where in a leaf an entry may stand: in the bucket of its key, in any slot, as in Sherman, or in one of "
+     "fewer and larger buckets; each preset has its own (default: preset)",
      2},
     {"leaf-bytes", KEY_LEAF_BYTES, "N", 0, "Bytes of a leaf (default: 1024)", 2},
     {"internal-bytes", KEY_INTERNAL_BYTES, "N", 0, "Bytes of an inner node (default: 1024)", 2},

@@ -9,10 +9,13 @@
 #define ROOT_ALIGNMENT   64u          /* of nodes: they are larger, and so is every chunk's offset */
 #define ROOT_DROPPING    UINT64_C(21) /* the marks that a drop inverts */
 #define ROOT_GENERATIONS 32u
-#define KIND_LEAF        4u /* bits */
+#define KIND_DENSE       3u /* bits: the upper one of the leaf's kind */
+#define KIND_LEAF        4u /* the lower one */
 #define KIND_SUBTREE     5u
 
 static_assert(FORMAT_SUBTREE_LEVELS_MAX < 1u << (8 - KIND_SUBTREE), "the levels fit their bits");
+static_assert(FORMAT_LEAF_DENSE == 2 && FORMAT_LEAF_KIND_LAST < 4, "the leaf's kind has two bits");
+static_assert(FORMAT_KEY_VARIABLE < 1u << KIND_DENSE, "the key's kind fits its bits");
 static_assert(sizeof(struct format_catalogue_entry) <= FORMAT_CATALOGUE_ENTRY_BYTES,
               "an entry fits its place");
 
@@ -40,8 +43,9 @@ void format_catalogue_describe(struct format_catalogue_entry *entry, const struc
 {
     entry->leaf_bytes = geometry->leaf_bytes;
     entry->internal_bytes = geometry->internal_bytes;
-    entry->kinds = (uint8_t)(geometry->key_kind | geometry->leaf_kind << KIND_LEAF |
-                             geometry->subtree_levels << KIND_SUBTREE);
+    entry->kinds =
+        (uint8_t)(geometry->key_kind | (geometry->leaf_kind >> 1) << KIND_DENSE |
+                  (geometry->leaf_kind & 1) << KIND_LEAF | geometry->subtree_levels << KIND_SUBTREE);
     entry->key_bytes = geometry->key_bytes;
     entry->inline_key_bytes = geometry->inline_key_bytes;
     entry->value_bytes = geometry->value_bytes;
@@ -49,12 +53,17 @@ void format_catalogue_describe(struct format_catalogue_entry *entry, const struc
     entry->content = geometry->content;
 }
 
+static uint8_t leaf_kind(uint8_t kinds)
+{
+    return (uint8_t)((kinds >> KIND_LEAF & 1u) | (kinds >> KIND_DENSE & 1u) << 1);
+}
+
 void format_catalogue_geometry(const struct format_catalogue_entry *entry, struct format_geometry *geometry)
 {
     *geometry = (struct format_geometry){.leaf_bytes = entry->leaf_bytes,
                                          .internal_bytes = entry->internal_bytes,
-                                         .key_kind = entry->kinds % (1u << KIND_LEAF),
-                                         .leaf_kind = entry->kinds >> KIND_LEAF & 1u,
+                                         .key_kind = entry->kinds % (1u << KIND_DENSE),
+                                         .leaf_kind = leaf_kind(entry->kinds),
                                          .subtree_levels = entry->kinds >> KIND_SUBTREE,
                                          .key_bytes = entry->key_bytes,
                                          .inline_key_bytes = entry->inline_key_bytes,

@@ -31,9 +31,12 @@ struct format_catalogue_entry {
     uint32_t crc;  /* of what follows */
     uint32_t used; /* 1; 0: the entry is free */
     uint32_t leaf_bytes, internal_bytes;
-    uint8_t kinds; /* enum format_key_kind; in the upper half, enum format_leaf_kind (one bit) and the levels
-                      of a placed subtree (three): programs that know one kind of leaf refuse a key kind of 16
-                      and more, and those that know no placement a leaf kind of 2 and more */
+    uint8_t kinds; /* enum format_key_kind in the lowest three bits; the two bits of enum format_leaf_kind,
+                      the lower one in 16 and the upper one, dense leaves', in 8; above, the levels of a
+                      placed subtree (three bits). Older programs take more of it for the key kind, and refuse
+                      an index whose key kind is 2 or more: those that know no unsorted leaves the whole byte,
+                      those that know no dense ones the lower half. Those that know no placement refuse a
+                      leaf kind of 2 and more. */
     uint8_t key_bytes, inline_key_bytes, value_bytes, value_variable, content;
     uint16_t generation; /* how many indexes of this entry have been dropped; kept while it is free */
     char name[FORMAT_INDEX_NAME_MAX + 1];

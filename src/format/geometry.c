@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const format_leaf_kind_names[] = {"hashed", "unsorted", NULL};
+const char *const format_leaf_kind_names[] = {"hashed", "unsorted", "dense", NULL};
 
 #define SUBTREE_FILL 0.7
 
@@ -86,8 +86,8 @@ int format_geometry_complete(struct format_geometry *geometry, uint32_t atomic_w
     if (geometry->key_kind > FORMAT_KEY_VARIABLE)
         return error_set(error, BANYAN_EINVAL, "key kind %u is neither fixed nor variable",
                          geometry->key_kind);
-    if (geometry->leaf_kind > FORMAT_LEAF_UNSORTED)
-        return error_set(error, BANYAN_EINVAL, "leaf kind %u is neither hashed nor unsorted",
+    if (geometry->leaf_kind > FORMAT_LEAF_KIND_LAST)
+        return error_set(error, BANYAN_EINVAL, "leaf kind %u is neither hashed nor unsorted nor dense",
                          geometry->leaf_kind);
     if (!geometry->leaf_bytes)
         geometry->leaf_bytes = variable ? 4096 : 1024;
@@ -138,6 +138,38 @@ int format_geometry_complete(struct format_geometry *geometry, uint32_t atomic_w
     return 0;
 }
 
+static uint32_t leaf_room(const struct format_layout *layout)
+{
+    return layout->geometry.leaf_bytes - layout->header_bytes;
+}
+
+static uint32_t triple_size(const struct format_layout *layout, uint32_t slots)
+{
+    return FORMAT_TRIPLE_VERSION + slots * layout->slot_bytes;
+}
+
+/* How many slots fit into so many bytes as one triple. */
+static uint32_t triple_fit(const struct format_layout *layout, uint32_t bytes)
+{
+    return (bytes - FORMAT_TRIPLE_VERSION) / layout->slot_bytes;
+}
+
+static void set_triples(struct format_layout *layout, uint32_t triples, uint32_t segment, uint32_t overflow)
+{
+    layout->triples = triples;
+    layout->segment_slots = segment;
+    layout->overflow_slots = overflow;
+    layout->triple_slots = 2 * segment + overflow;
+    layout->triple_bytes = triple_size(layout, layout->triple_slots);
+}
+
+/* One triple, which has all the room there is. */
+static void choose_one(struct format_layout *layout)
+{
+    uint32_t fit = triple_fit(layout, leaf_room(layout));
+    set_triples(layout, 1, fit / 3, fit - 2 * (fit / 3));
+}
+
 /*
  * Fixed keys: about 100 bytes a segment, so that the papers' 16-byte entries get five slots in each and a
  * point read of 204 bytes. Variable keys: twice that, and a larger overflow. Their leaves are larger too, and
@@ -147,37 +179,22 @@ int format_geometry_complete(struct format_geometry *geometry, uint32_t atomic_w
 static void choose_segments(struct format_layout *layout)
 {
     bool variable = layout->geometry.key_kind == FORMAT_KEY_VARIABLE;
-    uint32_t room = layout->geometry.leaf_bytes - layout->header_bytes, target = variable ? 200 : 100;
+    uint32_t room = leaf_room(layout), target = variable ? 200 : 100;
     uint32_t slots = (target + layout->slot_bytes / 2) / layout->slot_bytes, overflow;
     slots = slots < 3 ? 3 : slots > 8 ? 8 : slots;
     while (overflow = variable ? slots + slots / 2 : slots,
-           slots > 1 && FORMAT_TRIPLE_VERSION + (2 * slots + overflow) * layout->slot_bytes > room)
+           slots > 1 && triple_size(layout, 2 * slots + overflow) > room)
         slots--;
-    layout->segment_slots = slots;
-    layout->overflow_slots = overflow;
-    layout->triple_slots = 2 * slots + overflow;
-    layout->triple_bytes = FORMAT_TRIPLE_VERSION + layout->triple_slots * layout->slot_bytes;
-    layout->triples = room / layout->triple_bytes;
-    if (layout->triples == 1) { /* one triple: give it all the room there is */
-        uint32_t fit = (room - FORMAT_TRIPLE_VERSION) / layout->slot_bytes;
-        layout->segment_slots = fit / 3;
-        layout->overflow_slots = fit - 2 * layout->segment_slots;
-        layout->triple_slots = fit;
-        layout->triple_bytes = FORMAT_TRIPLE_VERSION + fit * layout->slot_bytes;
-    }
+    set_triples(layout, room / triple_size(layout, 2 * slots + overflow), slots, overflow);
+    if (layout->triples == 1)
+        choose_one(layout);
 }
 
 /* One triple whose buckets have no slots of their own: the overflow that they share is the leaf, so they are
  * one bucket, and every key's. */
 static void choose_unsorted(struct format_layout *layout)
 {
-    uint32_t room = layout->geometry.leaf_bytes - layout->header_bytes;
-    uint32_t slots = (room - FORMAT_TRIPLE_VERSION) / layout->slot_bytes;
-    layout->segment_slots = 0;
-    layout->overflow_slots = slots;
-    layout->triple_slots = slots;
-    layout->triple_bytes = FORMAT_TRIPLE_VERSION + slots * layout->slot_bytes;
-    layout->triples = 1;
+    set_triples(layout, 1, 0, triple_fit(layout, leaf_room(layout)));
     layout->buckets = 1;
 }
 
@@ -186,6 +203,36 @@ static void choose_hashed(struct format_layout *layout)
     choose_segments(layout);
     if (layout->triples > FORMAT_BUCKETS_MAX / 2)
         layout->triples = FORMAT_BUCKETS_MAX / 2;
+    layout->buckets = 2 * layout->triples;
+}
+
+/*
+ * Fewer and larger triples: the more keys a bucket is for, the nearer to its mean is their number when the
+ * leaf is nearly full. As many triples of 23 to 29 slots as leave the fewest slots unused; of two such
+ * numbers the smaller one. The overflow is small, since a point read fetches it beside a segment. A leaf that
+ * is too small for two such triples is one, as a hashed leaf of that size is.
+ */
+#define DENSE_OVERFLOW    5u
+#define DENSE_SEGMENT_MIN 9u
+#define DENSE_SEGMENT_MAX 12u
+
+static void choose_dense(struct format_layout *layout)
+{
+    const uint32_t room = leaf_room(layout);
+    choose_one(layout);
+    uint32_t most = layout->triple_slots / (2 * DENSE_SEGMENT_MIN + DENSE_OVERFLOW), best = 0;
+    if (most > FORMAT_BUCKETS_MAX / 2)
+        most = FORMAT_BUCKETS_MAX / 2;
+    for (uint32_t triples = 2; triples <= most; triples++) {
+        uint32_t fit = triple_fit(layout, room / triples);
+        uint32_t segment = fit < DENSE_OVERFLOW ? 0 : (fit - DENSE_OVERFLOW) / 2;
+        if (segment > DENSE_SEGMENT_MAX)
+            segment = DENSE_SEGMENT_MAX;
+        if (segment < DENSE_SEGMENT_MIN || triples * (2 * segment + DENSE_OVERFLOW) <= best)
+            continue;
+        set_triples(layout, triples, segment, DENSE_OVERFLOW);
+        best = triples * layout->triple_slots;
+    }
     layout->buckets = 2 * layout->triples;
 }
 
@@ -213,6 +260,8 @@ int format_layout_init(struct format_layout *layout, const struct format_geometr
             geometry->internal_bytes, layout->entry_bytes, layout->header_bytes);
     if (geometry->leaf_kind == FORMAT_LEAF_UNSORTED)
         choose_unsorted(layout);
+    else if (geometry->leaf_kind == FORMAT_LEAF_DENSE)
+        choose_dense(layout);
     else
         choose_hashed(layout);
     layout->slots = layout->triples * layout->triple_slots;

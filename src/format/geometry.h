@@ -19,8 +19,10 @@
 enum format_key_kind { FORMAT_KEY_FIXED, FORMAT_KEY_VARIABLE };
 /* Where in its leaf an entry may stand: in the bucket that a hash of its key chooses, or in any slot.
  * Unsorted leaves are Sherman's (section 4.4), to compare with: they hold more before they are full, and a
- * point read has to fetch all of their slots. */
-enum format_leaf_kind { FORMAT_LEAF_HASHED, FORMAT_LEAF_UNSORTED };
+ * point read has to fetch all of their slots. Dense leaves are hashed ones with fewer and larger buckets:
+ * they hold more before a bucket is full, and a point read fetches some more. */
+enum format_leaf_kind { FORMAT_LEAF_HASHED, FORMAT_LEAF_UNSORTED, FORMAT_LEAF_DENSE };
+#define FORMAT_LEAF_KIND_LAST FORMAT_LEAF_DENSE
 extern const char *const format_leaf_kind_names[]; /* NULL-terminated */
 
 struct format_geometry {

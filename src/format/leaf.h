@@ -3,9 +3,9 @@
  *
  * Leaf: header, then `triples` of  segment A | version | overflow | segment B. The version is the leaf's
  * (u16), followed by two zero bytes. Each triple holds two buckets, which share the overflow: a point read
- * takes A+version+overflow or version+overflow+B, which is contiguous (Deft, EuroSys'25). An unsorted leaf is
- * one triple without segments: version, then the overflow, which is its only bucket. slot.h says what stands
- * in a slot.
+ * takes A+version+overflow or version+overflow+B, which is contiguous (Deft, EuroSys'25). Dense leaves
+ * have fewer and larger triples (geometry.c). An unsorted leaf is one triple without segments: version, then
+ * the overflow, which is its only bucket. slot.h says what stands in a slot.
  *
  * Behind the last triple nothing lies. Where there is room (format_layout_keeps_order) the process that owns
  * a leaf keeps the order of its entries there: slot numbers, one byte each, in the order of the keys. That is

@@ -100,6 +100,8 @@ int persist_value_next(const uint8_t *bytes, uint32_t length, uint32_t *at, stru
     return 1;
 }
 
+#define INDEX_DENSE 3u /* a bit of byte 12 */
+
 uint32_t persist_index_encode(const struct persist_index *index, uint8_t to[PERSIST_INDEX_BYTES])
 {
     const struct format_geometry *geometry = &index->geometry;
@@ -109,8 +111,8 @@ uint32_t persist_index_encode(const struct persist_index *index, uint8_t to[PERS
     to[3] = (uint8_t)index->name_length;
     memcpy(to + 4, &geometry->leaf_bytes, 4);
     memcpy(to + 8, &geometry->internal_bytes, 4);
-    to[12] = geometry->key_kind;
-    to[13] = geometry->leaf_kind;
+    to[12] = (uint8_t)(geometry->key_kind | (geometry->leaf_kind >> 1) << INDEX_DENSE);
+    to[13] = geometry->leaf_kind & 1;
     to[14] = geometry->key_bytes;
     to[15] = geometry->inline_key_bytes;
     to[16] = geometry->value_bytes;
@@ -135,8 +137,8 @@ bool persist_index_decode(const uint8_t *bytes, uint32_t length, struct persist_
     index->name = (const char *)bytes + PERSIST_INDEX_HEADER;
     memcpy(&geometry->leaf_bytes, bytes + 4, 4);
     memcpy(&geometry->internal_bytes, bytes + 8, 4);
-    geometry->key_kind = bytes[12];
-    geometry->leaf_kind = bytes[13];
+    geometry->key_kind = (uint8_t)(bytes[12] & ~(1u << INDEX_DENSE));
+    geometry->leaf_kind = (uint8_t)(bytes[13] | (bytes[12] >> INDEX_DENSE & 1) << 1);
     geometry->key_bytes = bytes[14];
     geometry->inline_key_bytes = bytes[15];
     geometry->value_bytes = bytes[16];
@@ -145,6 +147,7 @@ bool persist_index_decode(const uint8_t *bytes, uint32_t length, struct persist_
     geometry->subtree_levels = bytes[19];
     const bool named = index->number && !index->gone;
     return named == (index->name_length > 0) && !memchr(index->name, 0, index->name_length) &&
-           geometry->key_kind <= FORMAT_KEY_VARIABLE && geometry->leaf_kind <= FORMAT_LEAF_UNSORTED &&
-           geometry->content <= FORMAT_CONTENT_STORE && geometry->subtree_levels <= FORMAT_SUBTREE_LEVELS_MAX;
+           bytes[13] <= 1 && geometry->key_kind <= FORMAT_KEY_VARIABLE &&
+           geometry->leaf_kind <= FORMAT_LEAF_KIND_LAST && geometry->content <= FORMAT_CONTENT_STORE &&
+           geometry->subtree_levels <= FORMAT_SUBTREE_LEVELS_MAX;
 }

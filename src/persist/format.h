@@ -27,7 +27,10 @@
  *   0 number u16, 0: all that was named before is gone | 2 1 it was dropped u8 | 3 bytes of the name u8
  *   4 bytes of a leaf u32 | 8 of an internal node u32 | 12 the geometry's other fields u8 each: key_kind,
  *   leaf_kind, key_bytes, inline_key_bytes, value_bytes, value_variable, content, subtree_levels | 20 the
- * name Integers are little-endian.
+ *   name
+ *   The upper bit of leaf_kind, dense leaves', is 8 in the key_kind's byte, where it is in the catalogue
+ *   (format/catalogue.h): a memory node that knows no dense leaves copies it from there to here.
+ * Integers are little-endian.
  */
 #ifndef PERSIST_FORMAT_H
 #define PERSIST_FORMAT_H

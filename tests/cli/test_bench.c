@@ -66,7 +66,7 @@ static void usage_errors_say_what_to_do(void **state)
     program_expect("bench --skew-of -1", 2, "--skew-of");
     program_expect("bench --fill 7", 2, "--fill");
     program_expect("bench --leaf-bytes 1000", 2, "leaf");
-    program_expect("bench --leaf fly", 2, "preset, hashed, unsorted");
+    program_expect("bench --leaf fly", 2, "preset, hashed, unsorted, dense");
     program_expect("bench --combine sometimes", 2, "combine");
     program_expect("bench --handover -1", 2, "handover");
     program_expect("bench --sim gravity=1", 2, "gravity");

@@ -163,10 +163,9 @@ static void misses_in_place_in_one_pass(void **state)
     struct random random;
     struct leaf leaf;
     random_seed(&random, 2);
-    for (unsigned kind = 0; kind < 2 * sizeof sizes / sizeof *sizes; kind++) {
+    for (unsigned kind = 0; kind < 3 * sizeof sizes / sizeof *sizes; kind++) {
         unsigned seen[3] = {0};
-        leaf_open(&leaf, sizes[kind / 2][0], sizes[kind / 2][1],
-                  kind % 2 ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED);
+        leaf_open(&leaf, sizes[kind / 3][0], sizes[kind / 3][1], (enum format_leaf_kind)(kind % 3));
         for (unsigned round = 0; round < 100; round++) {
             leaf_fill(&leaf, &random);
             for (uint32_t number = 0; number < 256; number++) {
@@ -191,7 +190,7 @@ static void many_slots_at_once(void **state)
     random_seed(&random, 4);
     for (unsigned round = 0; round < 500; round++) {
         const uint8_t *size = sizes[round % (sizeof sizes / sizeof *sizes)];
-        leaf_open(&leaf, size[0], size[1], round % 2 ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED);
+        leaf_open(&leaf, size[0], size[1], (enum format_leaf_kind)(round % 3));
         uint8_t quick[sizeof leaf.image];
         uint32_t numbers[sizeof leaf.image / 12], count = 0;
         const uint32_t next = (uint32_t)random_next(&random);

@@ -1,6 +1,6 @@
 /*
- * test_verdict.c - every verdict of format/verdict.h, for fixed and variable keys in hashed and unsorted
- * leaves: each leaf is built, changed and sealed by the functions that writers use.
+ * test_verdict.c - every verdict of format/verdict.h, for fixed and variable keys in hashed, unsorted and
+ * dense leaves: each leaf is built, changed and sealed by the functions that writers use.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -111,12 +111,11 @@ static void leaf_rightmost(struct leaf *leaf)
 static const struct {
     enum format_key_kind key;
     enum format_leaf_kind leaf_kind;
-} kinds[] = {{FORMAT_KEY_FIXED, FORMAT_LEAF_HASHED},
-             {FORMAT_KEY_VARIABLE, FORMAT_LEAF_HASHED},
-             {FORMAT_KEY_FIXED, FORMAT_LEAF_UNSORTED},
-             {FORMAT_KEY_VARIABLE, FORMAT_LEAF_UNSORTED}};
+} kinds[] = {{FORMAT_KEY_FIXED, FORMAT_LEAF_HASHED},   {FORMAT_KEY_VARIABLE, FORMAT_LEAF_HASHED},
+             {FORMAT_KEY_FIXED, FORMAT_LEAF_UNSORTED}, {FORMAT_KEY_VARIABLE, FORMAT_LEAF_UNSORTED},
+             {FORMAT_KEY_FIXED, FORMAT_LEAF_DENSE},    {FORMAT_KEY_VARIABLE, FORMAT_LEAF_DENSE}};
 #define EACH_KIND(leaf)                                                                                      \
-    for (unsigned kind = 0; kind < 4 && (leaf_open(leaf, kinds[kind].key, kinds[kind].leaf_kind), true);     \
+    for (unsigned kind = 0; kind < 6 && (leaf_open(leaf, kinds[kind].key, kinds[kind].leaf_kind), true);     \
          leaf_close(leaf), kind++)
 
 /* ---- nodes ---- */

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "disk/disk_simulated.h"
+#include "format/catalogue.h"
 #include "persist/drain.h"
 #include "persist/replay.h"
 
@@ -328,6 +329,36 @@ static void records_are_validated(void **state)
     assert_true(persist_index_decode(bytes, persist_index_encode(&index, bytes), &found));
 }
 
+/* Each kind of leaf; and dense leaves as a memory node tells of them that does not know them. */
+static void leaf_kinds_are_told(void **state)
+{
+    (void)state;
+    for (unsigned key = FORMAT_KEY_FIXED; key <= FORMAT_KEY_VARIABLE; key++)
+        for (unsigned kind = 0; kind <= FORMAT_LEAF_KIND_LAST; kind++) {
+            struct persist_index index = {
+                .number = 5, .geometry = geometry, .name = "orders", .name_length = 6};
+            struct format_catalogue_entry entry = {.used = 1};
+            struct persist_index found;
+            uint8_t bytes[PERSIST_INDEX_BYTES];
+            index.geometry.key_kind = (uint8_t)key;
+            index.geometry.leaf_kind = (uint8_t)kind;
+            const uint32_t length = persist_index_encode(&index, bytes);
+            assert_true(persist_index_decode(bytes, length, &found));
+            assert_int_equal(found.geometry.key_kind, key);
+            assert_int_equal(found.geometry.leaf_kind, kind);
+            format_catalogue_describe(&entry, &index.geometry);
+            assert_int_equal(bytes[12], entry.kinds % 16); /* its key kind */
+            assert_int_equal(bytes[13],
+                             entry.kinds / 16); /* its leaf kind, below its levels, of which are none */
+        }
+    struct persist_index index = {.number = 5, .geometry = geometry, .name = "orders", .name_length = 6};
+    uint8_t bytes[PERSIST_INDEX_BYTES];
+    const uint32_t length = persist_index_encode(&index, bytes);
+    bytes[12] |= 8;
+    bytes[13] = 1; /* a fourth kind */
+    assert_false(persist_index_decode(bytes, length, &index));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +367,7 @@ int main(void)
         cmocka_unit_test(a_name_stands_before_its_frames),
         cmocka_unit_test(plain_values_are_read_back),
         cmocka_unit_test(records_are_validated),
+        cmocka_unit_test(leaf_kinds_are_told),
     };
     return cmocka_run_group_tests_name("names of indexes", tests, NULL, NULL);
 }

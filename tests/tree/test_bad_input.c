@@ -174,7 +174,7 @@ static void bad_names(struct world_task *task)
         {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 7, .value_bytes = 8},
         {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 0, .value_bytes = 8},
         {.key_kind = 2, .key_bytes = 8},
-        {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .value_bytes = 8, .leaf_kind = 2},
+        {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .value_bytes = 8, .leaf_kind = 3},
         {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .leaf_bytes = 1000},
         {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .leaf_bytes = 256},
         {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .leaf_bytes = 131072},

@@ -96,7 +96,7 @@ static void owned(void **state)
         options_for(&options, 1, 4, fibers);
         options.owned = true;
         run(&options, &churn);
-        options.geometry.leaf_kind = FORMAT_LEAF_UNSORTED;
+        options.geometry.leaf_kind = fibers == 1 ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_DENSE;
         if (!far())
             run(&options, &churn);
     }
@@ -140,6 +140,22 @@ static void every_preset(void **state)
         run(&options, &churn);
         options.geometry.leaf_kind ^= FORMAT_LEAF_UNSORTED;
     }
+}
+
+/* Dense leaves: more writers meet in each of fewer buckets. */
+static void dense_leaves(void **state)
+{
+    struct world_options options;
+    options_for(&options, 2, 3, 2);
+    options.geometry.leaf_kind = FORMAT_LEAF_DENSE;
+    struct churn churn = {.keys = 800,
+                          .window = 60,
+                          .rounds = world_rounds(2000),
+                          .hot = 20,
+                          .scans = 3,
+                          .multis = 5,
+                          .merges = 3};
+    run(&options, &churn);
 }
 
 /* Sherman's leaf, under its own switches and under all of ours: writers meet in its one bucket. */
@@ -213,6 +229,7 @@ int main(void)
         cmocka_unit_test(variable_keys),
         cmocka_unit_test(long_keys),
         cmocka_unit_test(unsorted_leaves),
+        cmocka_unit_test(dense_leaves),
         cmocka_unit_test(did_something),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /*
  * test_leaf_kinds.c - unsorted leaves (format/geometry.h): an entry takes any free slot, a leaf splits when
  * all slots are taken and in the middle, a bulk load fills by slots, and an index keeps its kind of leaf.
+ * Dense leaves: triples of 23 to 29 slots, which random keys fill further than a hashed leaf's.
  */
 #include "rig.h"
 
@@ -53,6 +54,86 @@ static void an_unsorted_leaf_uses_all_its_room(void **state)
     assert_in_range(most.slots, 8000, 8192);
 }
 
+static struct format_layout dense_layout(struct format_geometry geometry)
+{
+    struct format_layout layout;
+    geometry.leaf_kind = FORMAT_LEAF_DENSE;
+    assert_int_equal(format_geometry_complete(&geometry, 4096, NULL), 0);
+    assert_int_equal(format_layout_init(&layout, &geometry, NULL), 0);
+    return layout;
+}
+
+static void expect_layout(struct format_geometry geometry, uint32_t triples, uint32_t segment,
+                          uint32_t overflow)
+{
+    struct format_layout layout = dense_layout(geometry);
+    assert_int_equal(layout.triples, triples);
+    assert_int_equal(layout.segment_slots, segment);
+    assert_int_equal(layout.overflow_slots, overflow);
+    assert_int_equal(layout.slots, triples * (2 * segment + overflow));
+    assert_int_equal(layout.buckets, 2 * triples);
+    assert_int_equal(layout.bucket_bytes, 4 + (segment + overflow) * layout.slot_bytes);
+    format_layout_free(&layout);
+}
+
+/* What docs/internals/tree.md says of them. */
+static void a_dense_leaf_has_larger_triples(void **state)
+{
+    (void)state;
+    const struct format_geometry small = {.key_bytes = 8, .value_bytes = 8};
+    struct format_geometry tiny = small, server = {.key_kind = FORMAT_KEY_VARIABLE,
+                                                   .inline_key_bytes = 16,
+                                                   .value_bytes = 17,
+                                                   .value_variable = true,
+                                                   .content = FORMAT_CONTENT_STORE};
+    expect_layout(small, 2, 9, 5);
+    expect_layout(server, 3, 12, 5);
+    server.key_bytes = 144; /* where a fabric writes 1,024 bytes at once */
+    expect_layout(server, 4, 9, 5);
+    tiny.leaf_bytes = 512; /* as a hashed leaf of that size */
+    expect_layout(tiny, 1, 7, 8);
+}
+
+/* No other number of triples of that many slots would leave fewer bytes without one. */
+static void every_dense_leaf_uses_its_room(void **state)
+{
+    (void)state;
+    unsigned single = 0, several = 0;
+    for (uint32_t bytes = 512; bytes <= 65536; bytes *= 2)
+        for (unsigned key = 8; key <= FORMAT_KEY_MAX; key += 13)
+            for (unsigned value = 0; value <= FORMAT_VALUE_MAX; value += 15) {
+                const struct format_geometry geometry = {.key_bytes = (uint8_t)key,
+                                                         .value_bytes = (uint8_t)value,
+                                                         .leaf_bytes = bytes,
+                                                         .internal_bytes = 4096,
+                                                         .leaf_kind = FORMAT_LEAF_DENSE};
+                struct format_geometry complete = geometry;
+                if (format_geometry_complete(&complete, 4096, NULL))
+                    continue; /* no four slots */
+                struct format_layout layout = dense_layout(geometry);
+                const uint32_t room = bytes - layout.header_bytes;
+                uint32_t most = 0;
+                for (uint32_t slots = 23; slots <= 29; slots += 2) {
+                    const uint32_t triples = room / (4 + slots * layout.slot_bytes);
+                    if (triples >= 2 && triples <= FORMAT_BUCKETS_MAX / 2 && triples * slots > most)
+                        most = triples * slots;
+                }
+                if (most) {
+                    assert_int_equal(layout.slots, most);
+                    assert_int_equal(layout.overflow_slots, 5);
+                    assert_in_range(layout.triple_slots, 23, 29);
+                } else {
+                    assert_int_equal(layout.triples, 1);
+                    assert_int_equal(layout.slots, (room - 4) / layout.slot_bytes);
+                }
+                assert_true(layout.used_bytes <= bytes);
+                single += !most;
+                several += most > 0;
+                format_layout_free(&layout);
+            }
+    assert_true(single > 100 && several > 100);
+}
+
 static void put(unsigned number)
 {
     uint8_t key[FORMAT_KEY_MAX], value[8] = {1};
@@ -78,7 +159,9 @@ static void random_keys_fill_leaves(void **state)
         double least, most; /* entries to a leaf */
     } cases[] = {{FORMAT_LEAF_HASHED, 1024, 24.5, 27},
                  {FORMAT_LEAF_HASHED, 512, 14.7, 16},
-                 {FORMAT_LEAF_UNSORTED, 1024, 31.5, 34}};
+                 {FORMAT_LEAF_UNSORTED, 1024, 31.5, 34},
+                 {FORMAT_LEAF_DENSE, 1024, 27, 29.5},
+                 {FORMAT_LEAF_DENSE, 512, 14.7, 16}};
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct tree_check_report report;
         open_rig(cases[i].kind, cases[i].bytes);
@@ -216,10 +299,31 @@ static void bulk_loads_fill_by_slots(void **state)
     }
 }
 
+/* As a hashed leaf's, but for the number of its slots: 37 of 46 at fill 0.8. */
+static void bulk_loads_fill_dense_leaves(void **state)
+{
+    (void)state;
+    struct numbers numbers = {.end = 100 * 37};
+    struct tree_check_report report;
+    struct tree_bulk *bulk;
+    open_rig(FORMAT_LEAF_DENSE, 1024);
+    assert_int_equal(tree_bulk_begin(&bulk, rig.ours.tree, 1, 0.8, NULL), 0);
+    assert_int_equal(tree_bulk_part(rig.ours.session, bulk, 0, numbers_next, &numbers), 0);
+    assert_int_equal(tree_bulk_finish(rig.ours.session, bulk), 0);
+    assert_int_equal(tree_check(rig.ours.session, rig.ours.tree, &report, NULL, NULL), 0);
+    assert_int_equal(report.entries, 100 * 37);
+    assert_int_equal(report.leaves, 100);
+    struct counted counted = {.border = 1000};
+    assert_int_equal(tree_scan(rig.ours.session, rig.ours.tree, &(struct tree_range){0}, count, &counted), 0);
+    assert_int_equal(counted.below, 1000);
+    assert_int_equal(counted.from, 100 * 37 - 1000);
+    rig_close(&rig);
+}
+
 static void an_index_keeps_its_kind(void **state)
 {
     (void)state;
-    for (unsigned kind = 0; kind < 2; kind++) {
+    for (unsigned kind = 0; kind <= FORMAT_LEAF_KIND_LAST; kind++) {
         open_rig((enum format_leaf_kind)kind, 1024);
         assert_int_equal(tree_geometry(rig.ours.tree)->leaf_kind, kind);
         for (unsigned number = 0; number < 200; number++)
@@ -251,14 +355,18 @@ static void an_unknown_kind_is_refused(void **state)
         memcpy(entry + 8, &check, sizeof check);
         int status = tree_open(rig.ours.session, "rig", &tree);
         const char *text = tree_session_error(rig.ours.session)->text;
-        if (value % 16 == 0) {
+        const unsigned kind = (value >> 4 & 1) + (value >> 3 & 1) * 2;
+        if (value % 8 == 0 && kind <= FORMAT_LEAF_KIND_LAST) {
             assert_int_equal(status, 0);
-            assert_int_equal(tree_geometry(tree)->leaf_kind, value >> 4 & 1);
+            assert_int_equal(tree_geometry(tree)->leaf_kind, kind);
             assert_int_equal(tree_geometry(tree)->subtree_levels, value >> 5);
             tree_close(tree);
-        } else if (value % 16 > 1) {
+        } else if (value % 8 > 1) {
             assert_int_equal(status, BANYAN_EINVAL);
             assert_non_null(strstr(text, "neither fixed nor variable"));
+        } else if (kind > FORMAT_LEAF_KIND_LAST) {
+            assert_int_equal(status, BANYAN_EINVAL);
+            assert_non_null(strstr(text, "neither hashed nor unsorted nor dense"));
         } else if (!status) { /* variable keys: another geometry, which may be one */
             tree_close(tree);
         }
@@ -273,10 +381,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_unsorted_leaf_uses_all_its_room),
+        cmocka_unit_test(a_dense_leaf_has_larger_triples),
+        cmocka_unit_test(every_dense_leaf_uses_its_room),
         cmocka_unit_test(an_unsorted_leaf_splits_when_it_is_full),
         cmocka_unit_test(a_hashed_leaf_splits_earlier),
         cmocka_unit_test(random_keys_fill_leaves),
         cmocka_unit_test(bulk_loads_fill_by_slots),
+        cmocka_unit_test(bulk_loads_fill_dense_leaves),
         cmocka_unit_test(an_index_keeps_its_kind),
         cmocka_unit_test(an_unknown_kind_is_refused),
     };

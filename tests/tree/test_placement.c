@@ -330,17 +330,29 @@ static void the_catalogue_keeps_the_levels(void **state)
     for (unsigned levels = 0; levels <= FORMAT_SUBTREE_LEVELS_MAX; levels++) {
         struct format_geometry geometry = geometry_of(levels, FORMAT_KEY_VARIABLE), back;
         struct format_catalogue_entry entry = {.used = 1};
-        geometry.leaf_kind = levels % 2;
-        format_catalogue_describe(&entry, &geometry);
-        format_catalogue_geometry(&entry, &back);
-        assert_int_equal(back.subtree_levels, levels);
-        assert_int_equal(back.leaf_kind, levels % 2);
-        assert_int_equal(back.key_kind, FORMAT_KEY_VARIABLE);
+        for (unsigned kind = 0; kind <= FORMAT_LEAF_KIND_LAST; kind++) {
+            geometry.leaf_kind = (uint8_t)kind;
+            format_catalogue_describe(&entry, &geometry);
+            format_catalogue_geometry(&entry, &back);
+            assert_int_equal(back.subtree_levels, levels);
+            assert_int_equal(back.leaf_kind, kind);
+            assert_int_equal(back.key_kind, FORMAT_KEY_VARIABLE);
+        }
     }
     struct error error = {0};
     struct format_geometry geometry = geometry_of(FORMAT_SUBTREE_LEVELS_MAX + 1, FORMAT_KEY_FIXED);
     assert_int_equal(format_geometry_complete(&geometry, 4096, &error), BANYAN_EINVAL);
     assert_non_null(strstr(error.text, "subtree"));
+    /* What programs that know no dense leaves read, and have always compared with the two kinds of keys. */
+    for (unsigned key = FORMAT_KEY_FIXED; key <= FORMAT_KEY_VARIABLE; key++)
+        for (unsigned kind = 0; kind <= FORMAT_LEAF_KIND_LAST; kind++) {
+            struct format_catalogue_entry entry = {.used = 1};
+            geometry = geometry_of(0, (enum format_key_kind)key);
+            geometry.leaf_kind = (uint8_t)kind;
+            format_catalogue_describe(&entry, &geometry);
+            assert_int_equal(entry.kinds % 16 > FORMAT_KEY_VARIABLE, kind == FORMAT_LEAF_DENSE);
+            assert_int_equal(entry.kinds > FORMAT_KEY_VARIABLE, kind != FORMAT_LEAF_HASHED); /* the first */
+        }
     /* An entry of before has none: the bits are zero. */
     struct format_catalogue_entry entry = {.used = 1, .kinds = FORMAT_LEAF_UNSORTED << 4};
     format_catalogue_geometry(&entry, &geometry);

@@ -30,6 +30,7 @@ struct shape {
     }
 
 #define UNSORTED .leaf_kind = FORMAT_LEAF_UNSORTED
+#define DENSE    .leaf_kind = FORMAT_LEAF_DENSE
 
 static const struct shape shapes[] = {
     {"fixed 8, value 8", FIXED(8, 8, .leaf_bytes = 0), 2000, false},
@@ -70,6 +71,11 @@ static const struct shape shapes[] = {
      VARIABLE(8, .key_bytes = 60, .leaf_bytes = 1024, .internal_bytes = 1024, UNSORTED), 1500, false},
     {"long keys, value up to 40, unsorted leaf",
      VARIABLE(40, .internal_bytes = 4096, .value_variable = true, UNSORTED), 1500, true},
+    {"fixed 8, value 8, dense leaf", FIXED(8, 8, DENSE), 2000, false},
+    {"fixed 16, value up to 40, dense leaf 4096",
+     FIXED(16, 40, .leaf_bytes = 4096, .value_variable = true, DENSE), 1500, false},
+    {"long keys, value up to 17, dense leaf, inline 16: a server's",
+     VARIABLE(17, .internal_bytes = 4096, .inline_key_bytes = 16, .value_variable = true, DENSE), 2500, true},
 };
 #define SHAPE_COUNT (sizeof shapes / sizeof shapes[0])
 

@@ -266,6 +266,12 @@ static const struct format_geometry shapes[] = {
      .internal_bytes = 1024,
      .inline_key_bytes = 16},
     {.key_kind = FORMAT_KEY_VARIABLE, .value_bytes = 40, .internal_bytes = 4096},
+    {.key_bytes = 8, .value_bytes = 8, .leaf_bytes = 1024, .leaf_kind = FORMAT_LEAF_DENSE},
+    {.key_kind = FORMAT_KEY_VARIABLE,
+     .value_bytes = 17,
+     .internal_bytes = 4096,
+     .inline_key_bytes = 16,
+     .leaf_kind = FORMAT_LEAF_DENSE},
 };
 
 static void same_answers(void **state)
