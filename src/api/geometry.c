@@ -7,6 +7,10 @@
 #include <assert.h>
 
 static_assert(BANYAN_SUBTREE_DEFAULT == FORMAT_SUBTREE_DEFAULT, "it is passed on");
+static_assert((int)BANYAN_LEAF_HASHED == FORMAT_LEAF_HASHED &&
+                  (int)BANYAN_LEAF_UNSORTED == FORMAT_LEAF_UNSORTED &&
+                  (int)BANYAN_LEAF_DENSE == FORMAT_LEAF_DENSE,
+              "it is passed on");
 
 #define LONG_KEY_BYTES    64u
 #define LONG_KEY_INTERNAL 4096u
@@ -29,6 +33,7 @@ static int geometry_of_records(struct banyan_session *session, const struct bany
     if (given->key_bytes)
         geometry->key_bytes = (uint8_t)given->key_bytes;
     geometry->subtree_levels = (uint8_t)given->subtree_levels;
+    geometry->leaf_kind = (uint8_t)given->leaf_kind;
     return format_geometry_complete(geometry, fabric_capabilities(session->banyan->fabric)->atomic_write,
                                     &session->error);
 }
@@ -64,6 +69,10 @@ int api_geometry_convert(struct banyan_session *session, const struct banyan_geo
     if (g.subtree_levels > FORMAT_SUBTREE_LEVELS_MAX && g.subtree_levels != FORMAT_SUBTREE_DEFAULT)
         return error_set(&session->error, BANYAN_EINVAL, "geometry: subtree_levels is %u, at most %u",
                          g.subtree_levels, FORMAT_SUBTREE_LEVELS_MAX);
+    if (g.leaf_kind > FORMAT_LEAF_KIND_LAST || g.reserved)
+        return error_set(&session->error, BANYAN_EINVAL,
+                         "geometry: leaf_kind is %u, reserved %u: at most %u, and 0", g.leaf_kind, g.reserved,
+                         FORMAT_LEAF_KIND_LAST);
     if (g.value_bytes > FORMAT_VALUE_MAX)
         return geometry_of_records(session, &g, geometry);
     /* Inner nodes hold whole keys: the tree's own default has no room for enough long ones. */
@@ -79,6 +88,7 @@ int api_geometry_convert(struct banyan_session *session, const struct banyan_geo
         .value_bytes = (uint8_t)g.value_bytes,
         .value_variable = g.value_variable != 0,
         .subtree_levels = (uint8_t)g.subtree_levels,
+        .leaf_kind = (uint8_t)g.leaf_kind,
     };
     return format_geometry_complete(geometry, atomic_write, &session->error);
 }
@@ -97,6 +107,7 @@ int banyan_index_geometry(const struct banyan_index *index, struct banyan_geomet
         .internal_bytes = from->internal_bytes,
         .inline_key_bytes = from->inline_key_bytes,
         .subtree_levels = from->subtree_levels,
+        .leaf_kind = from->leaf_kind,
     };
     return api_struct_out(geometry, &to, sizeof to);
 }

@@ -416,6 +416,57 @@ static void test_indexes(void **state)
     assert_int_equal(banyan_index_close(index), BANYAN_OK);
 }
 
+/* Each kind of leaf, of fixed keys and of records; and a program that was built when there was one kind. */
+static void test_leaf_kinds(void **state)
+{
+    struct fixture *f = *state;
+    for (uint32_t i = 0; i < 6; i++) {
+        const struct banyan_geometry geometry = {.struct_bytes = sizeof geometry,
+                                                 .key_bytes = i < 3 ? 8 : 0,
+                                                 .key_variable = i >= 3,
+                                                 .value_bytes = i < 3 ? 8 : BANYAN_VALUE_MAX,
+                                                 .value_variable = i >= 3,
+                                                 .leaf_kind = i % 3};
+        struct banyan_geometry told = {.struct_bytes = sizeof told};
+        struct banyan_index *index;
+        char name[8], value[8];
+        snprintf(name, sizeof name, "kind%u", i);
+        assert_int_equal(banyan_index_create(f->session, name, &geometry, &index), BANYAN_OK);
+        for (unsigned key = 0; key < 500; key++) {
+            snprintf(value, sizeof value, "%07u", key);
+            assert_int_equal(banyan_put(f->session, index, value, 8, value, 8), BANYAN_OK);
+        }
+        for (unsigned key = 0; key < 500; key++) {
+            char wanted[8];
+            size_t length = sizeof value;
+            snprintf(wanted, sizeof wanted, "%07u", key);
+            assert_int_equal(banyan_get(f->session, index, wanted, 8, value, &length), BANYAN_OK);
+            assert_memory_equal(value, wanted, 8);
+        }
+        assert_int_equal(banyan_index_geometry(index, &told), BANYAN_OK);
+        assert_int_equal(told.leaf_kind, i % 3);
+        assert_int_equal(banyan_index_close(index), BANYAN_OK);
+        assert_int_equal(banyan_index_drop(f->session, name), BANYAN_OK);
+    }
+    const size_t before = offsetof(struct banyan_geometry, leaf_kind);
+    struct banyan_geometry geometry = {.struct_bytes = before, .key_bytes = 8, .value_bytes = 8};
+    struct banyan_index *index;
+    geometry.leaf_kind = 77; /* not the library's business */
+    assert_int_equal(banyan_index_create(f->session, "older", &geometry, &index), BANYAN_OK);
+    assert_int_equal(banyan_index_geometry(index, &geometry), BANYAN_OK);
+    assert_int_equal(geometry.leaf_kind, 77);
+    geometry.struct_bytes = sizeof geometry;
+    assert_int_equal(banyan_index_geometry(index, &geometry), BANYAN_OK);
+    assert_int_equal(geometry.leaf_kind, BANYAN_LEAF_HASHED);
+    assert_int_equal(banyan_index_close(index), BANYAN_OK);
+    assert_int_equal(banyan_index_drop(f->session, "older"), BANYAN_OK);
+    geometry.leaf_kind = BANYAN_LEAF_DENSE + 1;
+    assert_int_equal(banyan_index_create(f->session, "older", &geometry, &index), BANYAN_EINVAL);
+    geometry.leaf_kind = 0;
+    geometry.reserved = 1;
+    assert_int_equal(banyan_index_create(f->session, "older", &geometry, &index), BANYAN_EINVAL);
+}
+
 /* Two handles of one index are alike, and each may be closed first. */
 static void test_handles(void **state)
 {
@@ -798,9 +849,10 @@ static void test_uri_bad(void **state)
     cmocka_unit_test(test_version), cmocka_unit_test(test_open_bad), cmocka_unit_test(test_points),          \
         cmocka_unit_test(test_points_bad), cmocka_unit_test(test_modify), cmocka_unit_test(test_multi),      \
         cmocka_unit_test(test_iterator), cmocka_unit_test(test_iterator_bad),                                \
-        cmocka_unit_test(test_indexes), cmocka_unit_test(test_handles), cmocka_unit_test(test_drop),         \
-        cmocka_unit_test(test_other_pool), cmocka_unit_test(test_stats), cmocka_unit_test(test_bulk_bad),    \
-        cmocka_unit_test(test_session_open_bad), cmocka_unit_test(test_cache_stats)
+        cmocka_unit_test(test_indexes), cmocka_unit_test(test_handles), cmocka_unit_test(test_leaf_kinds),   \
+        cmocka_unit_test(test_drop), cmocka_unit_test(test_other_pool), cmocka_unit_test(test_stats),        \
+        cmocka_unit_test(test_bulk_bad), cmocka_unit_test(test_session_open_bad),                            \
+        cmocka_unit_test(test_cache_stats)
 static const struct CMUnitTest plain_tests[] = {COMMON_TESTS, cmocka_unit_test(test_plain_does_not_expire),
                                                 cmocka_unit_test(test_own),
                                                 cmocka_unit_test(test_log_options)};
