@@ -53,6 +53,7 @@ static int tree_open_or_create(struct tree_session *session, const char *name, b
     if (status != BANYAN_ENOTFOUND || !create)
         return status;
     store_geometry(&geometry);
+    geometry.leaf_kind = FORMAT_LEAF_DENSE;
     status = tree_create(session, name, &geometry, tree);
     return status == BANYAN_EEXIST ? tree_open(session, name, tree) : status;
 }

@@ -39,6 +39,32 @@ void serving_prepare(struct serving *serving, unsigned threads)
     serving->options.alone = true;
 }
 
+static void session_begin(struct serving *serving, struct pool_worker **worker, struct tree_session **session)
+{
+    struct error error = {0};
+    must(pool_worker_create(worker, tree_compute_pool(serving->compute), &error), &error);
+    must(tree_session_create(session, serving->compute, *worker, &error), &error);
+}
+
+static void session_end(struct pool_worker *worker, struct tree_session *session)
+{
+    tree_session_destroy(session);
+    pool_worker_destroy(worker);
+}
+
+struct format_geometry serving_geometry(struct serving *serving)
+{
+    struct pool_worker *worker;
+    struct tree_session *session;
+    struct tree *tree;
+    session_begin(serving, &worker, &session);
+    must(tree_open(session, SERVER_STORE_NAME, &tree), tree_session_error(session));
+    const struct format_geometry geometry = *tree_geometry(tree);
+    tree_close(tree);
+    session_end(worker, session);
+    return geometry;
+}
+
 void serving_create(struct serving *serving)
 {
     struct error error = {0};
@@ -53,11 +79,15 @@ void serving_create(struct serving *serving)
     must(tree_compute_create(&serving->compute, serving->fabric, &switches, &error), &error);
     struct pool_worker *worker;
     struct tree_session *session;
-    must(pool_worker_create(&worker, tree_compute_pool(serving->compute), &error), &error);
-    must(tree_session_create(&session, serving->compute, worker, &error), &error);
+    session_begin(serving, &worker, &session);
     must(tree_format(session), tree_session_error(session));
-    tree_session_destroy(session);
-    pool_worker_destroy(worker);
+    if (serving->made_before) {
+        struct tree *tree;
+        must(tree_create(session, SERVER_STORE_NAME, serving->made_before, &tree),
+             tree_session_error(session));
+        tree_close(tree);
+    }
+    session_end(worker, session);
     must(server_create(&serving->server, serving->compute, &serving->options, &error), &error);
 }
 

@@ -18,6 +18,8 @@ struct serving {
     struct net_address addresses[4];
     struct server_options options;
     uint64_t pool_bytes; /* 1 GiB; the test may change it before serving_start */
+    const struct format_geometry
+        *made_before; /* NULL; else the store's index is there when the server comes */
 };
 
 /* Options with one TCP listener at 127.0.0.1, a port of the system's choice, `threads` threads. The test may
@@ -28,6 +30,8 @@ void serving_create(struct serving *serving);
 void serving_start(struct serving *serving);
 /* Stops, waits, and frees. */
 void serving_end(struct serving *serving);
+/* What the store's index was made with. */
+struct format_geometry serving_geometry(struct serving *serving);
 uint16_t serving_port(const struct serving *serving, unsigned listener);
 
 /* A blocking socket, with a time-out of 20 s for each call. */

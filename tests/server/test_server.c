@@ -651,6 +651,36 @@ static void test_info_store_memory(void **state)
     serving_end(&serving);
 }
 
+/* A new index has dense leaves. One of before is served as it is, whatever leaves it has. */
+static void test_leaves(void **state)
+{
+    (void)state;
+    for (int kind = -1; kind <= FORMAT_LEAF_KIND_LAST; kind++) {
+        struct serving serving;
+        struct format_geometry geometry;
+        store_geometry(&geometry);
+        geometry.leaf_kind = (uint8_t)kind;
+        serving_prepare(&serving, 1);
+        serving.made_before = kind < 0 ? NULL : &geometry;
+        serving_start(&serving);
+        int fd = serving_connect(&serving);
+        char text[64], reply[80];
+        for (unsigned i = 0; i < 500; i++) {
+            snprintf(text, sizeof text, "SET key:%u value:%u\r\n", i, i);
+            say_expect(fd, text, "+OK\r\n");
+        }
+        for (unsigned i = 0; i < 500; i++) {
+            const int length = snprintf(text, sizeof text, "value:%u", i);
+            snprintf(reply, sizeof reply, "$%d\r\n%s\r\n", length, text);
+            snprintf(text, sizeof text, "GET key:%u\r\n", i);
+            say_expect(fd, text, reply);
+        }
+        close(fd);
+        assert_int_equal(serving_geometry(&serving).leaf_kind, kind < 0 ? FORMAT_LEAF_DENSE : kind);
+        serving_end(&serving);
+    }
+}
+
 /* ---- other ways in ---- */
 
 static void test_unix_socket(void **state)
@@ -890,7 +920,8 @@ int main(void)
         cmocka_unit_test(test_info),           cmocka_unit_test(test_info_store_memory),
         cmocka_unit_test(test_unix_socket),    cmocka_unit_test(test_tls),
         cmocka_unit_test(test_tls_clients),    cmocka_unit_test(test_shutdown),
-        cmocka_unit_test(test_no_start),       cmocka_unit_test(test_wall_clock),
+        cmocka_unit_test(test_leaves),         cmocka_unit_test(test_no_start),
+        cmocka_unit_test(test_wall_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1195,6 +1195,7 @@ static void life(void **state)
     struct error error = {0};
     assert_int_equal(store_open(&other, below, "other", false), BANYAN_ENOTFOUND);
     assert_int_equal(store_open(&other, below, "other", true), 0);
+    assert_int_equal(tree_geometry(store_tree(other))->leaf_kind, FORMAT_LEAF_DENSE);
     struct store_session *second;
     assert_int_equal(store_session_create(&second, other, below, &error), 0);
     assert_ptr_equal(store_session_tree(second), below);
@@ -1220,6 +1221,40 @@ static void life(void **state)
     tree_close(tree);
     assert_int_equal(store_open(&other, below, "plain", true), BANYAN_EINVAL);
     assert_non_null(strstr(message(), "plain"));
+}
+
+/* As stores were made before there were dense leaves, and as programs make them. */
+static void an_older_store_stays_as_it_is(void **state)
+{
+    struct tree_session *below = stores.world.tasks[0].session;
+    struct format_geometry geometry;
+    struct store_session *second;
+    struct store *store;
+    struct tree *tree;
+    struct error error = {0};
+    char key[12];
+    store_geometry(&geometry);
+    assert_int_equal(geometry.leaf_kind, FORMAT_LEAF_HASHED);
+    assert_int_equal(tree_create(below, "before", &geometry, &tree), 0);
+    assert_int_equal(store_wrap(&store, tree, &error), 0);
+    for (unsigned life = 0; life < 2; life++) {
+        struct store_value value;
+        assert_int_equal(tree_geometry(store_tree(store))->leaf_kind, FORMAT_LEAF_HASHED);
+        assert_int_equal(store_session_create(&second, store, below, &error), 0);
+        for (unsigned i = 0; i < 300 * life; i++) {
+            snprintf(key, sizeof key, "key %u", i);
+            assert_int_equal(store_get(second, key, strlen(key), &value), 0);
+        }
+        for (unsigned i = 300 * life; i < 300 + 300 * life; i++) {
+            snprintf(key, sizeof key, "key %u", i);
+            assert_int_equal(store_put(second, key, strlen(key), "v", 1, 0), 0);
+        }
+        store_session_destroy(second);
+        store_close(store);
+        assert_int_equal(store_open(&store, below, "before", true), 0);
+    }
+    store_close(store);
+    assert_int_equal(store_drop(below, "before"), 0);
 }
 
 /* On a network with a small MTU: an index made there can be opened anywhere, but not the other way round. */
@@ -1342,6 +1377,7 @@ int main(void)
         TEST(audit_tells_in_plain_text),
         cmocka_unit_test_setup_teardown(foreign_slots, set_up, tear_down),
         cmocka_unit_test_setup_teardown(life, set_up, tear_down_unchecked),
+        cmocka_unit_test_setup_teardown(an_older_store_stays_as_it_is, set_up, tear_down_unchecked),
         cmocka_unit_test_setup_teardown(life_on_small_packets, set_up, tear_down_unchecked),
     };
     return cmocka_run_group_tests_name("store", tests, NULL, NULL);
