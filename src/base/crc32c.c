@@ -34,6 +34,21 @@ uint32_t crc32c_portable(uint32_t crc, const void *data, size_t length)
     return ~crc;
 }
 
+/* ---- pieces -------------------------------------------------------------------------------------- */
+
+/* The last piece that begins with the wanted bytes; NULL: none. No branch depends on which it is. */
+static inline const uint8_t *piece_of(const uint8_t *shared, const uint32_t *places, uint32_t count,
+                                      uint64_t wanted)
+{
+    const uint8_t *found = NULL;
+#pragma GCC unroll 5
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *piece = shared + places[i];
+        found = atomic_load_halves(piece + sizeof(uint32_t)) == wanted ? piece : found;
+    }
+    return found;
+}
+
 /* ---- instructions -------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
@@ -139,6 +154,19 @@ __attribute__((target("sse4.2"))) static void seal_fast(uint32_t crc, uint8_t *b
         const uint32_t stored = ~inverse | 1u;
         memcpy(piece, &stored, sizeof stored);
     }
+}
+
+__attribute__((target("sse4.2"))) static bool find_fast(uint64_t front, const uint8_t *shared,
+                                                        const uint32_t *places, uint32_t count,
+                                                        uint64_t wanted, uint64_t *rest)
+{
+    const uint64_t before = _mm_crc32_u64(_mm_crc32_u64(UINT32_MAX, front), wanted);
+    const uint8_t *piece = piece_of(shared, places, count, wanted);
+    if (!piece)
+        return false;
+    const uint32_t stored = atomic_load_relaxed((const uint32_t *)(const void *)piece);
+    *rest = atomic_load_halves(piece + 12);
+    return stored == (~(uint32_t)_mm_crc32_u64(before, *rest) | 1u);
 }
 #define HAVE_SIFT_FAST 1
 
@@ -264,6 +292,22 @@ bool crc32c_sift_shared(uint32_t crc, const void *shared, void *copy, const uint
     }
     *taken = bits;
     return right;
+}
+
+bool crc32c_find_shared(uint64_t front, const void *shared, const uint32_t *places, uint32_t count,
+                        uint64_t wanted, uint64_t *rest)
+{
+#ifdef HAVE_SIFT_FAST
+    if (__builtin_expect(atomic_load_relaxed(&chosen) == crc32c_fast, 1))
+        return find_fast(front, shared, places, count, wanted, rest);
+#endif
+    const uint8_t *piece = piece_of(shared, places, count, wanted);
+    if (!piece)
+        return false;
+    const uint32_t stored = atomic_load_relaxed((const uint32_t *)(const void *)piece);
+    *rest = atomic_load_halves(piece + 12);
+    const uint64_t words[3] = {front, wanted, *rest};
+    return stored == (crc32c(0, words, sizeof words) | 1u);
 }
 
 void crc32c_seal(uint32_t crc, void *base, const uint32_t *places, uint32_t count, size_t length)

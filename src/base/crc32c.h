@@ -28,6 +28,11 @@ uint32_t crc32c_sift(uint32_t crc, const void *base, const uint32_t *places, uin
 #define CRC32C_SHARED_MAX 64u
 bool crc32c_sift_shared(uint32_t crc, const void *shared, void *copy, const uint32_t *places, uint32_t count,
                         size_t length, uint32_t empty, uint64_t *taken);
+/* Looks for a key of eight bytes among such pieces, 16 bytes behind each crc, that others may be writing.
+ * True: the last one that begins with `wanted` is taken, by the crc of the eight bytes `front` and then its
+ * own; *rest is what stands behind the key. False says nothing. All that is judged is read once. */
+bool crc32c_find_shared(uint64_t front, const void *shared, const uint32_t *places, uint32_t count,
+                        uint64_t wanted, uint64_t *rest);
 /* Gives each of such pieces the crc that makes it a taken one. */
 void crc32c_seal(uint32_t crc, void *base, const uint32_t *places, uint32_t count, size_t length);
 /* The portable form, for tests to compare with. */

@@ -9,19 +9,6 @@
 #include "base/atomic.h"
 #include "format/slot_parts.h"
 
-void format_bucket_number(const struct format_layout *layout, uint32_t number, struct format_bucket *bucket)
-{
-    uint32_t triple = number / 2, side = number % 2;
-    uint32_t base = layout->header_bytes + triple * layout->triple_bytes;
-    uint32_t segment = layout->segment_slots * layout->slot_bytes;
-    bucket->number = number;
-    bucket->first = triple * layout->triple_slots + side * layout->segment_slots;
-    bucket->count = layout->bucket_slots;
-    bucket->version_offset = base + segment;
-    bucket->offset = side ? bucket->version_offset : base;
-    bucket->bytes = layout->bucket_bytes;
-}
-
 uint64_t format_bucket_hash(uint32_t tag, struct format_key key)
 {
     /* The tag is the seed: a split or bulk load chooses a tag under which the leaf's keys spread well. */

@@ -35,7 +35,19 @@ uint64_t format_bucket_hash(uint32_t tag, struct format_key key);
 /* The key's bucket in a leaf with this tag. */
 void format_bucket_of(const struct format_layout *layout, uint32_t tag, struct format_key key,
                       struct format_bucket *bucket);
-void format_bucket_number(const struct format_layout *layout, uint32_t number, struct format_bucket *bucket);
+static inline void format_bucket_number(const struct format_layout *layout, uint32_t number,
+                                        struct format_bucket *bucket)
+{
+    uint32_t triple = number / 2, side = number % 2;
+    uint32_t base = layout->header_bytes + triple * layout->triple_bytes;
+    uint32_t segment = layout->segment_slots * layout->slot_bytes;
+    bucket->number = number;
+    bucket->first = triple * layout->triple_slots + side * layout->segment_slots;
+    bucket->count = layout->bucket_slots;
+    bucket->version_offset = base + segment;
+    bucket->offset = side ? bucket->version_offset : base;
+    bucket->bytes = layout->bucket_bytes;
+}
 static inline uint16_t format_bucket_version(const uint8_t *image, const struct format_bucket *bucket)
 {
     uint16_t version;

@@ -11,7 +11,7 @@
 
 uint32_t format_slot_seed(uint32_t tag, uint16_t version)
 {
-    uint64_t word = (uint64_t)tag | (uint64_t)version << 32;
+    const uint64_t word = format_slot_front(tag, version);
     return crc32c(0, &word, sizeof word);
 }
 

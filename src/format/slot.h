@@ -26,6 +26,12 @@
 #include "format/geometry.h"
 #include "format/key.h"
 
+/* Tag and version, as the eight bytes with which the CRC that is a slot's check begins. */
+static inline uint64_t format_slot_front(uint32_t tag, uint16_t version)
+{
+    return (uint64_t)tag | (uint64_t)version << 32;
+}
+
 /* A slot's check starts with this CRC of tag and version. */
 uint32_t format_slot_seed(uint32_t tag, uint16_t version);
 static inline uint32_t format_slot_empty_check(uint32_t seed)

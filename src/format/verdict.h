@@ -10,6 +10,7 @@
 #ifndef FORMAT_VERDICT_H
 #define FORMAT_VERDICT_H
 
+#include "base/atomic.h"
 #include "format/leaf.h"
 
 enum format_verdict {
@@ -83,6 +84,27 @@ enum format_verdict format_point_verdict_in_place(const struct format_point *poi
  * says nothing. */
 bool format_point_hit_in_place(const struct format_point *point, const uint8_t *shared, uint8_t *image,
                                struct format_slot *slot);
+
+/*
+ * The same in as few instructions as there can be, where format_layout_words says that keys and values are
+ * eight bytes: they are taken and given as they lie, nothing is copied but the value, and the index and the
+ * rest of a point are not asked for. `bucket`: the key's, under the tag.
+ */
+static inline bool format_layout_words(const struct format_layout *layout)
+{
+    const struct format_geometry *geometry = &layout->geometry;
+    return geometry->key_bytes == 8 && geometry->value_bytes == 8 && format_layout_plain(layout);
+}
+static inline bool format_word_in_place(const struct format_layout *layout, uint32_t tag,
+                                        const struct format_bucket *bucket, const uint8_t *shared,
+                                        uint64_t key, uint64_t *value)
+{
+    /* Relaxed: the slot's check tells whether the two belong together. */
+    const uint16_t version =
+        atomic_load_relaxed((const uint16_t *)(const void *)(shared + bucket->version_offset));
+    return crc32c_find_shared(format_slot_front(tag, version), shared, layout->slot_offset + bucket->first,
+                              bucket->count, key, value);
+}
 
 /* Where a scan stands: it has delivered all keys below `key`, or in reverse all from `key` on. */
 struct format_position {

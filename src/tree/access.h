@@ -94,6 +94,10 @@ struct tree_access {
                   const uint8_t *image, uint32_t offset, uint32_t length);
     /* Gives the right up behind them: all is visible to all. */
     void (*done)(struct tree_spot *spot);
+    /* R1, of a point read from its beginning to its end, for an index whose keys and values are words
+     * (format_layout_words): true, with the value, and counted; false says nothing, and counts nothing. */
+    bool (*word)(struct tree_session *session, const struct tree *tree, struct format_link link, uint64_t key,
+                 uint64_t *value);
 };
 
 extern const struct tree_access tree_access_one_sided, tree_access_owned, tree_access_direct;

@@ -68,11 +68,34 @@ bool tree_direct_find(struct tree_session *session, struct tree *tree, gaddr lea
     return true;
 }
 
+static inline void bucket_prefetch(const uint8_t *leaf, const struct format_bucket *bucket)
+{
+    const uint8_t *end = leaf + bucket->offset + bucket->bytes;
+    for (const uint8_t *line = leaf + (bucket->offset & ~63u); line < end; line += 64)
+        __builtin_prefetch(line);
+}
+
 void tree_direct_prefetch(const struct tree_spot *spot, const struct format_bucket *bucket)
 {
-    const uint8_t *end = spot->bytes + bucket->offset + bucket->bytes;
-    for (const uint8_t *line = spot->bytes + (bucket->offset & ~63u); line < end; line += 64)
-        __builtin_prefetch(line);
+    bucket_prefetch(spot->bytes, bucket);
+}
+
+bool tree_direct_word(struct tree_session *session, const struct tree *tree, struct format_link link,
+                      uint64_t key, uint64_t *value)
+{
+    const struct format_layout *layout = &tree->layout;
+    const struct format_key bytes = {(const uint8_t *)&key, sizeof key};
+    const uint8_t *leaf = fabric_window(session->pool.fabric, link.address, layout->geometry.leaf_bytes);
+    struct format_bucket bucket;
+    if (!leaf)
+        return false;
+    format_bucket_number(layout, format_bucket_index(layout, link.tag, bytes), &bucket);
+    bucket_prefetch(leaf, &bucket);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* as in tree_direct_find */
+    if (!format_word_in_place(layout, link.tag, &bucket, leaf, key, value))
+        return false;
+    tree_direct_count_read(session, tree);
+    return true;
 }
 
 void tree_direct_keep_order(struct tree_session *session, const struct tree *tree, struct format_link link,

@@ -8,6 +8,8 @@ bool tree_direct_find(struct tree_session *session, struct tree *tree, gaddr lea
                       struct tree_spot *spot);
 void tree_direct_prefetch(const struct tree_spot *spot, const struct format_bucket *bucket);
 void tree_direct_count_read(struct tree_session *session, const struct tree *tree);
+bool tree_direct_word(struct tree_session *session, const struct tree *tree, struct format_link link,
+                      uint64_t key, uint64_t *value);
 void tree_direct_count_leaves(struct tree_session *session, const struct tree *tree, uint32_t count);
 void tree_direct_keep_order(struct tree_session *session, const struct tree *tree, struct format_link link,
                             const uint8_t *numbers, uint32_t count);

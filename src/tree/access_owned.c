@@ -104,6 +104,7 @@ const struct tree_access tree_access_direct = {
     .release_with = owned_release_with,
     .find = tree_direct_find,
     .count_read = tree_direct_count_read,
+    .word = tree_direct_word,
     .count_leaves = tree_direct_count_leaves,
     .prefetch = tree_direct_prefetch,
     .keep_order = tree_direct_keep_order,

@@ -444,6 +444,36 @@ static int value_copy(struct tree_session *session, const struct tree *tree, str
     return 0;
 }
 
+/* The end of lookup_plain, at the leaf to which so many frames have led. */
+static int plain_value(struct tree_session *session, struct tree *tree, struct format_link leaf,
+                       uint32_t frames, struct format_key key, void *value, size_t *length)
+{
+    struct tree_in_place place;
+    struct format_slot slot;
+    if (!tree_in_place_find(session, tree, leaf, key, false, &place) ||
+        !tree_in_place_hit(session, tree, &place, &slot))
+        return TREE_RESTART;
+    tree_locate_count(session, frames);
+    miss_learn(session, false);
+    return value_copy(session, tree, slot.value, value, length);
+}
+
+/* The same where key and value are words. */
+static int plain_word(struct tree_session *session, struct tree *tree, struct format_link leaf,
+                      uint32_t frames, struct format_key key, void *value, size_t *length)
+{
+    uint64_t wanted, found;
+    memcpy(&wanted, key.bytes, sizeof wanted);
+    if (!session->access->word(session, tree, leaf, wanted, &found))
+        return TREE_RESTART;
+    session->cached = false; /* as in tree_in_place_hit */
+    tree_charge_bucket(&tree->layout);
+    tree_locate_count(session, frames);
+    miss_learn(session, false);
+    return value_copy(session, tree, (struct format_key){(const uint8_t *)&found, sizeof found}, value,
+                      length);
+}
+
 /*
  * What point_try comes to where nothing stands in the way: the range is this process's alone and not logged,
  * the way to the leaf is cached, the leaf is mapped here, and the key's slot is found there (R1).
@@ -452,20 +482,14 @@ static int value_copy(struct tree_session *session, const struct tree *tree, str
 static int lookup_plain(struct tree_session *session, struct tree *tree, struct format_key key, void *value,
                         size_t *length)
 {
-    struct tree_in_place place;
-    struct format_slot slot;
     struct format_link leaf;
     uint32_t frames;
     if (session->right != TREE_OWNED || session->logged || tree->owned || !session->access->find ||
-        session->compute->walks || miss_likely(session))
+        session->compute->walks || miss_likely(session) ||
+        !tree_locate_cached(session, tree, key, &leaf, &frames))
         return TREE_RESTART;
-    if (!tree_locate_cached(session, tree, key, &leaf, &frames) ||
-        !tree_in_place_find(session, tree, leaf, key, false, &place) ||
-        !tree_in_place_hit(session, tree, &place, &slot))
-        return TREE_RESTART;
-    tree_locate_count(session, frames);
-    miss_learn(session, false);
-    return value_copy(session, tree, slot.value, value, length);
+    return format_layout_words(&tree->layout) ? plain_word(session, tree, leaf, frames, key, value, length)
+                                              : plain_value(session, tree, leaf, frames, key, value, length);
 }
 
 static int lookup_any(struct tree_session *session, struct tree *tree, struct format_key key, bool leaf_only,

@@ -178,6 +178,50 @@ static void test_sift_shared(void **state)
     assert_true(refused > 100 && all > 10);
 }
 
+/* A key among pieces of which some have the same, are empty, or have a wrong crc. */
+static void test_find_shared(void **state)
+{
+    (void)state;
+    enum { PIECES = 20, STRIDE = 24 };
+    uint32_t room[PIECES * STRIDE / 4 + 1];
+    unsigned char *bytes = (unsigned char *)room;
+    struct random random;
+    random_seed(&random, 10);
+    unsigned taken = 0, refused = 0, absent = 0;
+    for (unsigned round = 0; round < 8000; round++) {
+        const uint64_t front = random_next(&random);
+        const uint32_t crc = crc32c_portable(0, &front, sizeof front);
+        const uint32_t count = (uint32_t)random_next(&random) % (PIECES + 1);
+        uint32_t places[PIECES], last = UINT32_MAX;
+        uint64_t key, rest = 0, found = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            places[i] = i * STRIDE + 4 * (uint32_t)(random_next(&random) % 2);
+            piece_make(&random, crc, crc & ~1u, bytes + places[i], 16, 8);
+        }
+        if (count && random_next(&random) % 4)
+            memcpy(&key, bytes + places[random_next(&random) % count] + 4, sizeof key);
+        else
+            key = random_next(&random);
+        if (count && random_next(&random) % 4 == 0) /* with its crc or another's */
+            memcpy(bytes + places[random_next(&random) % count] + 4, &key, sizeof key);
+        for (uint32_t i = 0; i < count; i++)
+            last = memcmp(bytes + places[i] + 4, &key, sizeof key) ? last : i;
+        bool sound = false;
+        if (last != UINT32_MAX) {
+            uint32_t stored;
+            memcpy(&stored, bytes + places[last], sizeof stored);
+            memcpy(&rest, bytes + places[last] + 12, sizeof rest);
+            sound = stored == (crc32c_portable(crc, bytes + places[last] + 4, 16) | 1u);
+        }
+        assert_int_equal(crc32c_find_shared(front, bytes, places, count, key, &found), sound);
+        assert_true(!sound || found == rest);
+        taken += sound;
+        refused += last != UINT32_MAX && !sound;
+        absent += last == UINT32_MAX;
+    }
+    assert_true(taken > 1000 && refused > 1000 && absent > 1000);
+}
+
 /* Any pieces, in any order: each is taken then, and nothing else has changed. */
 static void test_seal(void **state)
 {
@@ -214,10 +258,11 @@ static void test_names_itself(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),   cmocka_unit_test(test_forms_agree),
-        cmocka_unit_test(test_continues), cmocka_unit_test(test_every_bit_counts),
-        cmocka_unit_test(test_sift),      cmocka_unit_test(test_sift_shared),
-        cmocka_unit_test(test_seal),      cmocka_unit_test(test_names_itself),
+        cmocka_unit_test(test_vectors),      cmocka_unit_test(test_forms_agree),
+        cmocka_unit_test(test_continues),    cmocka_unit_test(test_every_bit_counts),
+        cmocka_unit_test(test_sift),         cmocka_unit_test(test_sift_shared),
+        cmocka_unit_test(test_find_shared),  cmocka_unit_test(test_seal),
+        cmocka_unit_test(test_names_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -229,6 +229,21 @@ static void level_and_state_are_told(void **state)
 
 /* ---- points ---- */
 
+/* Where keys and values are words, the shortest way finds the same, NULL or the key's slot. */
+static void word_alike(const struct leaf *leaf, const struct format_point *point,
+                       const struct format_slot *slot)
+{
+    uint64_t key, value;
+    if (!format_layout_words(&leaf->layout))
+        return;
+    memcpy(&key, point->key.bytes, sizeof key);
+    const bool found =
+        format_word_in_place(&leaf->layout, point->link.tag, &point->bucket, leaf->image, key, &value);
+    assert_int_equal(found, slot != NULL);
+    if (found)
+        assert_memory_equal(&value, slot->value.bytes, sizeof value);
+}
+
 static enum format_verdict point_verdict(const struct leaf *leaf, char letter, enum format_seen seen,
                                          struct format_header *header)
 {
@@ -247,6 +262,7 @@ static enum format_verdict point_verdict(const struct leaf *leaf, char letter, e
         struct format_slot placed;
         assert_int_equal(format_point_hit_in_place(&point, leaf->image, image, &placed),
                          verdict == FORMAT_HIT);
+        word_alike(leaf, &point, verdict == FORMAT_HIT ? &slot : NULL);
     }
     return verdict;
 }

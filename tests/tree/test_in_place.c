@@ -151,6 +151,33 @@ static void plain_changes(struct world_task *task)
     scene_end(&scene);
 }
 
+/* The way that words have to a slot is no other: a slot that was found answers as long as all of its bits are
+ * right, and one whose bits are not is not counted. */
+static void words_are_proven(struct scene *scene, const struct format_slot *slot)
+{
+    const struct format_layout *layout = &scene->tree->layout;
+    uint8_t *bytes = scene->place.spot.bytes + layout->slot_offset[slot->number];
+    uint64_t key, value, expected;
+    if (!format_layout_words(layout))
+        return;
+    memcpy(&key, scene->key, sizeof key);
+    memcpy(&expected, bytes + 12, sizeof expected);
+    tree_session_stats_reset(scene->session);
+    for (uint32_t bit = 0; bit < 8 * layout->slot_bytes; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_false(
+            scene->session->access->word(scene->session, scene->tree, scene->path.link, key, &value));
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    assert_int_equal(tree_session_stats(scene->session)->cost.reads, 0);
+    assert_true(scene->session->access->word(scene->session, scene->tree, scene->path.link, key, &value));
+    assert_true(value == expected);
+    assert_int_equal(tree_session_stats(scene->session)->cost.reads, 1);
+    struct format_link other = scene->path.link;
+    other.tag++; /* another node's slots prove nothing, wherever they lie */
+    assert_false(scene->session->access->word(scene->session, scene->tree, other, key, &value));
+}
+
 static void unusual_changes(struct world_task *task)
 {
     struct scene scene;
@@ -184,6 +211,7 @@ static void unusual_changes(struct world_task *task)
     /* The key's slot fails its check: it may be the key's, and nothing is decided on a guess. */
     struct format_slot slot;
     assert_true(tree_in_place_hit(scene.session, scene.tree, &scene.place, &slot));
+    words_are_proven(&scene, &slot);
     tree_session_stats_reset(scene.session);
     bytes[layout->slot_offset[slot.number]] ^= 2;
     left_to_the_lock(&scene);
