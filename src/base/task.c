@@ -123,7 +123,8 @@ static void own_use(struct thread_task *own)
     current = &own_task->task;
 }
 
-static struct task *own_make(void)
+/* Seldom; what calls it is to stay short. */
+static __attribute__((noinline, cold)) struct task *own_make(void)
 {
     struct thread_task *own = own_task ? own_task : pool_take();
     if (!own)

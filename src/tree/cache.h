@@ -95,9 +95,14 @@ static inline uint32_t tree_heads_search(const uint64_t *heads, uint32_t count, 
 {
     /* The lines' first heads, then one line: loads that do not wait for each other, and sums where a branch
      * would be guessed wrong. */
-    uint32_t low = 0;
-    for (uint32_t first = TREE_HEADS_LINE; first < count; first += TREE_HEADS_LINE)
-        low += heads[first] <= head ? TREE_HEADS_LINE : 0;
+    const uint64_t *first = heads + TREE_HEADS_LINE, *end = heads + count;
+    uint32_t lines = 0;
+    for (; end - first > 3 * (int)TREE_HEADS_LINE; first += 4 * TREE_HEADS_LINE)
+        lines += (uint32_t)(first[0] <= head) + (first[TREE_HEADS_LINE] <= head) +
+                 (first[2 * TREE_HEADS_LINE] <= head) + (first[3 * TREE_HEADS_LINE] <= head);
+    for (; first < end; first += TREE_HEADS_LINE)
+        lines += *first <= head;
+    uint32_t low = lines * TREE_HEADS_LINE;
     const uint64_t *line = heads + low;
     low += (uint32_t)(line[1] <= head) + (line[2] <= head) + (line[3] <= head) + (line[4] <= head) +
            (line[5] <= head) + (line[6] <= head) + (line[7] <= head);

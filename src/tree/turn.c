@@ -190,7 +190,8 @@ static bool turn_take(struct tree_session *session, struct tree *tree, struct tr
     }
 }
 
-bool tree_turn_again(struct tree_session *session, struct tree *tree, struct tree_turn *turn, int *status)
+static __attribute__((noinline)) bool turn_again(struct tree_session *session, struct tree *tree,
+                                                 struct tree_turn *turn, int *status)
 {
     const struct fabric_process owner =
         session->right == TREE_OTHERS ? session->owner : (struct fabric_process){0};
@@ -198,12 +199,18 @@ bool tree_turn_again(struct tree_session *session, struct tree *tree, struct tre
     const uint32_t ahead_count = session->ahead_count;
     const bool replaced = session->replaced;
     tree_rights_leave(session);
-    if (!*status && !session->cached) /* done, and nothing that the lease has to cover */
-        return false;
     session->ahead_count = 0;
     bool again = turn_take(session, tree, turn, owner, status);
     session->ahead = ahead;
     session->ahead_count = ahead_count;
     session->replaced = replaced;
     return again;
+}
+
+bool tree_turn_again(struct tree_session *session, struct tree *tree, struct tree_turn *turn, int *status)
+{
+    if (*status || session->cached)
+        return turn_again(session, tree, turn, status);
+    tree_rights_leave(session); /* done, and nothing that the lease has to cover */
+    return false;
 }
