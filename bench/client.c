@@ -12,6 +12,7 @@ struct action {
     size_t key_length, value_length;
     uint8_t key[FORMAT_KEY_MAX], in_slot[FORMAT_VALUE_MAX + 1];
     uint8_t *value; /* in_slot, or the client's */
+    size_t found;   /* bytes in `value` that a lookup has brought, but for records */
     uint64_t visited;
     bool wrong; /* a value came back that was never written to its key */
     bool lost;  /* by a lookup with `judged`: a value that an acknowledged write had replaced */
@@ -58,12 +59,9 @@ static enum tree_verdict modify_entry(void *context, const void *old, size_t old
 static int perform_lookup(struct action *action)
 {
     struct bench_client *client = action->client;
-    size_t length = sizeof action->in_slot;
-    int status =
-        tree_lookup(client->session, client->tree, action->key, action->key_length, action->value, &length);
-    if (!status)
-        judge_value(action, action->value, length);
-    return status;
+    action->found = sizeof action->in_slot;
+    return tree_lookup(client->session, client->tree, action->key, action->key_length, action->value,
+                       &action->found);
 }
 
 /* A scan's entries: from its key upwards, or downwards. */
@@ -158,13 +156,26 @@ void bench_client_close(struct bench_client *client)
 
 /* ---- any ---- */
 
+/* What stands before the time that an operation takes: its key. */
+static void aim(struct action *action)
+{
+    workload_key(action->operation.number, action->key, action->key_length);
+}
+
+/* What stands behind it: whether a lookup's value is its key's. A record's is judged at once, since nothing
+ * keeps its bytes. */
+static void look(struct action *action, int status)
+{
+    if (!status && action->operation.kind == WORKLOAD_LOOKUP && !action->client->records)
+        judge_value(action, action->value, action->found);
+}
+
 static int perform(struct action *action)
 {
     struct bench_client *client = action->client;
     struct tree_session *session = client->session;
     struct tree *tree = client->tree;
     const struct workload_operation *operation = &action->operation;
-    workload_key(operation->number, action->key, action->key_length);
     action->visited = 0;
     action->wrong = action->lost = false;
     if (client->records)
@@ -197,6 +208,15 @@ static int perform(struct action *action)
         return tree_update(session, tree, action->key, action->key_length, action->value,
                            action->value_length);
     return tree_upsert(session, tree, action->key, action->key_length, action->value, action->value_length);
+}
+
+/* All three, where nobody asks for the time. */
+static int perform_untimed(struct action *action)
+{
+    aim(action);
+    const int status = perform(action);
+    look(action, status);
+    return status;
 }
 
 /* True if the run may go on. */
@@ -242,7 +262,7 @@ static void warm_cache(struct bench_client *client, struct action *action)
     for (uint64_t rank = begin + client->number * stride; rank < end; rank += client->of * stride) {
         action->operation =
             (struct workload_operation){.kind = WORKLOAD_LOOKUP, .number = workload_loaded_number(rank)};
-        if (bench_window_phase(client->window) == BENCH_DONE || !judge(action, perform(action)))
+        if (bench_window_phase(client->window) == BENCH_DONE || !judge(action, perform_untimed(action)))
             return;
     }
 }
@@ -305,9 +325,11 @@ static bool step(struct bench_client *client, struct action *action, enum bench_
     workload_next(&client->generator, &action->operation);
     const struct tree_stats *stats = tree_session_stats(client->session);
     struct tree_stats before = *stats;
+    aim(action);
     uint64_t begin = task_now();
     int status = client->ledger && writes(action->operation.kind) ? perform_logged(action) : perform(action);
     uint64_t end = task_now();
+    look(action, status);
     if (!judge(action, status))
         return false;
     struct bench_result *result = client->meter->result;
@@ -401,7 +423,7 @@ void bench_client_read_back(struct bench_client *client, uint64_t first, uint64_
     for (uint64_t rank = first; rank < client->config->keys && !client->window->failed; rank += step) {
         action.operation =
             (struct workload_operation){.kind = WORKLOAD_LOOKUP, .number = workload_loaded_number(rank)};
-        int status = perform(&action);
+        int status = perform_untimed(&action);
         /* All loaded keys are there: the workload deletes none. */
         if (!judge(&action, status == BANYAN_ENOTFOUND ? BANYAN_ECORRUPT : status))
             return;

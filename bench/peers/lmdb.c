@@ -26,6 +26,12 @@ struct peer_store {
     MDB_dbi table;
 };
 
+/* Of a lookup, or what is written. */
+struct peer_value {
+    size_t length;
+    uint8_t bytes[FORMAT_VALUE_MAX + 1];
+};
+
 struct peer_thread {
     struct peer_run *run;
     struct thread *handle;
@@ -172,14 +178,20 @@ static int end_write(struct peer_thread *thread, bool now)
     return mdb_txn_commit(txn);
 }
 
-static int perform_lookup(struct peer_thread *thread, uint64_t number, MDB_val *key, bool *wrong)
+/* The value is copied, as the index's lookup does it: so its bytes are read within the time that is measured,
+ * and judged behind it. */
+static int perform_lookup(struct peer_thread *thread, MDB_val *key, struct peer_value *value)
 {
     MDB_val found;
     int code = reader(thread);
     if (!code)
         code = mdb_get(thread->reading, thread->run->store.table, key, &found);
-    *wrong = !code && !workload_value_matches(number, found.mv_data, found.mv_size);
-    return code;
+    if (code)
+        return code;
+    value->length = found.mv_size;
+    memcpy(value->bytes, found.mv_data,
+           found.mv_size < sizeof value->bytes ? found.mv_size : sizeof value->bytes);
+    return 0;
 }
 
 /* The greatest key that is not above this one. */
@@ -239,27 +251,31 @@ static int perform_write(struct peer_thread *thread, const struct workload_opera
     return end ? end : code;
 }
 
-static int perform(struct peer_thread *thread, const struct workload_operation *operation, bool *wrong)
+static int perform(struct peer_thread *thread, const struct workload_operation *operation, uint8_t *bytes,
+                   struct peer_value *value, bool *wrong)
 {
-    uint8_t bytes[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX + 1];
     MDB_val key = {thread->run->config->geometry.key_bytes, bytes};
-    workload_key(operation->number, bytes, key.mv_size);
     if (operation->kind == WORKLOAD_LOOKUP)
-        return perform_lookup(thread, operation->number, &key, wrong);
+        return perform_lookup(thread, &key, value);
     if (workload_is_scan(operation->kind))
         return perform_scan(thread, operation, &key, wrong);
-    return perform_write(thread, operation, &key, value);
+    return perform_write(thread, operation, &key, value->bytes);
 }
 
 static bool step(struct peer_thread *thread, enum bench_phase phase)
 {
     struct workload_operation operation;
+    struct peer_value value;
+    uint8_t key[FORMAT_KEY_MAX];
     bool wrong = false;
     workload_next(&thread->generator, &operation);
+    workload_key(operation.number, key, thread->run->config->geometry.key_bytes);
     const uint64_t scanned = thread->result.entries_scanned;
     uint64_t begin = task_now();
-    int code = perform(thread, &operation, &wrong);
+    int code = perform(thread, &operation, key, &value, &wrong);
     uint64_t end = task_now();
+    if (!code && operation.kind == WORKLOAD_LOOKUP)
+        wrong = !workload_value_matches(operation.number, value.bytes, value.length);
     if (wrong || (code && code != MDB_NOTFOUND)) {
         struct error error = {0};
         lmdb_failed(&error, workload_kind_names[operation.kind], wrong ? MDB_CORRUPTED : code);
