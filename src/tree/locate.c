@@ -307,8 +307,10 @@ static inline bool frame_entry(const struct tree *tree, const struct tree_frame 
 static inline void links_prefetch(const struct tree_frame *frame)
 {
     const uint8_t *end = frame->links + frame->count * TREE_FRAME_LINK_BYTES;
-    for (const uint8_t *line = frame->links; line < end; line += 64)
+    for (const uint8_t *line = frame->links; line < end; line += 128) {
         __builtin_prefetch(line);
+        __builtin_prefetch(line + 64);
+    }
 }
 
 /* The same as the loop of tree_locate_cached, from a frame on the root's level downwards, for keys of eight
@@ -336,6 +338,7 @@ static bool locate_word(struct tree_cache *cache, struct tree_frame *frame, uint
         frame = atomic_load_acquire(&frame->children[entry]);
         if (!frame)
             return false;
+        __builtin_prefetch(frame); /* first: it says where the links are */
     }
     *leaf = link;
     return true;
