@@ -14,7 +14,8 @@
 
 struct table_entry {
     const struct server_command *command;
-    uint32_t hash;
+    uint64_t word; /* the name, if it is brief (name_word); else 0 */
+    uint32_t hash, length;
 };
 struct command_table {
     struct table_entry *entries;
@@ -36,6 +37,46 @@ static uint32_t name_hash(const char *name, size_t length)
     return hash ^ hash >> 15;
 }
 
+/* A brief name, in lower case, as one word. Two words are equal where names of the same length are. */
+static uint64_t name_word(const char *name, size_t length)
+{
+    const uint64_t each = UINT64_C(0x0101010101010101);
+    uint64_t word = 0;
+    if (length >= 4) {
+        uint32_t first, last;
+        memcpy(&first, name, sizeof first);
+        memcpy(&last, name + length - sizeof last, sizeof last);
+        word = first | (uint64_t)last << 8 * (length - sizeof last);
+    } else if (length) {
+        word = (unsigned char)name[0] | (uint64_t)(unsigned char)name[length / 2] << 8 * (length / 2) |
+               (uint64_t)(unsigned char)name[length - 1] << 8 * (length - 1);
+    }
+    /* Bit 7 of each byte: whether its other seven bits are at least 'A', and whether they are above 'Z'. */
+    const uint64_t low = word & 0x7f * each;
+    const uint64_t from_a = low + (0x80 - 'A') * each, above_z = low + (0x7f - 'Z') * each;
+    return word | ((from_a & ~above_z & ~word & 0x80 * each) >> 2);
+}
+
+static inline bool name_brief(size_t length)
+{
+    return length <= sizeof(uint64_t);
+}
+
+/* The hash that the table goes by. */
+static uint32_t table_hash(const char *name, size_t length, uint64_t word)
+{
+    if (!name_brief(length))
+        return name_hash(name, length);
+    return (uint32_t)(word * UINT64_C(0x9fb21c651e98df25) >> 32);
+}
+
+static bool entry_is(const struct table_entry *entry, const char *name, size_t length, uint64_t word)
+{
+    if (entry->length != length)
+        return false;
+    return name_brief(length) ? entry->word == word : strncasecmp(entry->command->name, name, length) == 0;
+}
+
 static int entry_add(struct command_table *table, const struct server_command *command, struct error *error)
 {
     size_t length = strlen(command->name);
@@ -44,10 +85,12 @@ static int entry_add(struct command_table *table, const struct server_command *c
         return error_set(error, BANYAN_EINVAL, "command %s cannot be run", command->name);
     if (command_table_find(table, command->name, length, NULL))
         return error_set(error, BANYAN_EINVAL, "command %s is there twice", command->name);
-    uint32_t hash = name_hash(command->name, length), at = hash & table->mask;
+    const uint64_t word = name_brief(length) ? name_word(command->name, length) : 0;
+    uint32_t hash = table_hash(command->name, length, word), at = hash & table->mask;
     while (table->slots[at])
         at = (at + 1) & table->mask;
-    table->entries[table->count] = (struct table_entry){.command = command, .hash = hash};
+    table->entries[table->count] =
+        (struct table_entry){.command = command, .word = word, .hash = hash, .length = (uint32_t)length};
     table->slots[at] = (uint16_t)++table->count;
     return 0;
 }
@@ -106,11 +149,11 @@ const struct server_command *command_table_find(const struct command_table *tabl
 {
     if (length > SERVER_COMMAND_NAME_MAX)
         return NULL;
-    uint32_t hash = name_hash(name, length);
+    const uint64_t word = name_brief(length) ? name_word(name, length) : 0;
+    const uint32_t hash = table_hash(name, length, word);
     for (uint32_t at = hash & table->mask; table->slots[at]; at = (at + 1) & table->mask) {
         const struct table_entry *entry = &table->entries[table->slots[at] - 1];
-        if (entry->hash != hash || strncasecmp(entry->command->name, name, length) != 0 ||
-            entry->command->name[length])
+        if (entry->hash != hash || !entry_is(entry, name, length, word))
             continue;
         if (index)
             *index = (unsigned)(entry - table->entries);

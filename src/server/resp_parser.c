@@ -221,14 +221,63 @@ static enum resp_status multibulk(struct resp_parser *parser, const struct resp_
     return status;
 }
 
+/* ---- short requests ---- */
+
+/* The shortest argument: "$0" CR LF CR LF. */
+#define ARGUMENT_MIN 6u
+
+/* A length of up to three digits between at[1] and CR LF; six bytes are there, which is the longest. Returns
+ * what is behind it; NULL: it is another one, or none. */
+static inline const char *length_short(const char *at, size_t *value)
+{
+    unsigned number = (unsigned char)at[1] - (unsigned)'0';
+    if (at[0] != '$' || number > 9)
+        return NULL;
+    for (at += 2; *at != '\r'; at++) {
+        const unsigned digit = (unsigned char)*at - (unsigned)'0';
+        if (digit > 9 || !number || number > 99)
+            return NULL;
+        number = number * 10 + digit;
+    }
+    *value = number;
+    return at + 2;
+}
+
+/* What multibulk does with a request of up to nine arguments that is there as a whole, each of them shorter
+ * than 1,000 bytes, in a third of its instructions. False: it is another one; nothing has been done. */
+static bool multibulk_short(struct resp_parser *parser, const struct resp_limits *limits, const char *buffer,
+                            size_t length, size_t *consumed)
+{
+    const uint32_t count = length > 4 ? (unsigned char)buffer[1] - (uint32_t)'0' : 0;
+    if (!count || count > 9 || buffer[2] != '\r' || count > parser->capacity ||
+        count > limits->arguments_max)
+        return false;
+    const char *at = buffer + 4, *const end = buffer + length;
+    for (uint32_t i = 0; i < count; i++) {
+        size_t bytes;
+        if ((size_t)(end - at) < ARGUMENT_MIN || !(at = length_short(at, &bytes)) ||
+            (size_t)(end - at) < bytes + 2 || bytes > limits->bulk_max)
+            return false;
+        parser->arguments[i] = (struct resp_argument){.bytes = at, .length = bytes};
+        at += bytes + 2;
+    }
+    parser->count = count;
+    parser->wanted = 0;
+    *consumed = (size_t)(at - buffer);
+    return true;
+}
+
 enum resp_status resp_parse(struct resp_parser *parser, const struct resp_limits *limits, char *buffer,
                             size_t length, size_t *consumed)
 {
     assert(parser->at <= length); /* the buffer only grows while a request is incomplete */
     if (!length)
         return resp_parser_want(parser, 1);
-    if (!parser->expected && !parser->at)
+    if (!parser->expected && !parser->at) {
+        if (*buffer == '*' && multibulk_short(parser, limits, buffer, length, consumed))
+            return RESP_COMPLETE;
         parser->count = 0;
+    }
     if (parser->expected || buffer[0] == '*')
         return multibulk(parser, limits, buffer, length, consumed);
     return resp_parse_inline(parser, limits, buffer, length, consumed);

@@ -9,9 +9,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include "commands.h"
 
 static struct commands commands;
@@ -894,6 +896,45 @@ static void all_are_documented(void **state)
         }
 }
 
+/* The table's answer is that of a comparison with all names, letters of either case. */
+static const struct server_command *named(const char *name, size_t length)
+{
+    for (unsigned i = 0; i < command_table_count(commands.table); i++) {
+        const struct server_command *command = command_table_at(commands.table, i);
+        if (strlen(command->name) == length && !memchr(name, 0, length) &&
+            !strncasecmp(command->name, name, length))
+            return command;
+    }
+    return NULL;
+}
+
+/* Every name in either case, and every name with any byte of it replaced by another one. */
+static void names_are_told_apart(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < command_table_count(commands.table); i++) {
+        char name[SERVER_COMMAND_NAME_MAX + 2] = {0};
+        const struct server_command *command = command_table_at(commands.table, i);
+        const size_t length = strlen(command->name);
+        unsigned index = UINT32_MAX;
+        for (size_t j = 0; j < length; j++)
+            name[j] = (char)(j % 2 ? toupper(command->name[j]) : command->name[j]);
+        assert_ptr_equal(command_table_find(commands.table, name, length, &index), command);
+        assert_int_equal(index, i);
+        assert_ptr_equal(command_table_find(commands.table, name, length + 1, NULL), NULL); /* a zero byte */
+        for (size_t j = 0; j < length; j++) {
+            const char right = name[j];
+            for (unsigned byte = 0; byte < 256; byte++) {
+                name[j] = (char)byte;
+                assert_ptr_equal(command_table_find(commands.table, name, length, NULL),
+                                 named(name, length));
+            }
+            name[j] = right;
+            assert_ptr_equal(command_table_find(commands.table, name, j, NULL), named(name, j));
+        }
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -922,6 +963,7 @@ int main(void)
         TEST(hits_are_counted),
         TEST(full_pool),
         cmocka_unit_test(all_are_documented),
+        TEST(names_are_told_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/random.h"
 #include "server/resp_parser.h"
 #include "server/resp_writer.h"
 
@@ -402,9 +403,91 @@ static void test_lengths(void **state)
     }
 }
 
+/* A request of `count` arguments, most of them short; returns its length. */
+static size_t request_draw(struct random *random, char *text)
+{
+    static const size_t lengths[] = {0, 1, 3, 9, 10, 16, 99, 100, 101, 999, 1000, 1001};
+    const unsigned count = (unsigned)random_below(random, 12);
+    size_t at = (size_t)sprintf(text, "*%u\r\n", count);
+    for (unsigned i = 0; i < count; i++) {
+        const size_t length = lengths[random_below(random, random_chance(random, 0.1) ? 12 : 6)];
+        at += (size_t)sprintf(text + at, "$%zu\r\n", length);
+        memset(text + at, 'a' + (int)i, length);
+        memcpy(text + at + length, "\r\n", 2);
+        at += length + 2;
+    }
+    return at;
+}
+
+/* Parses the text as it is, in a buffer that ends with it; the parser has room for `room` arguments at first. */
+static enum resp_status parse_with_room(struct resp_parser *parser, uint32_t room,
+                                        const struct resp_limits *bounds, const char *text, size_t length,
+                                        char **copy, size_t *consumed)
+{
+    resp_parser_init(parser);
+    parser->arguments = room ? calloc(room, sizeof *parser->arguments) : NULL;
+    parser->capacity = room;
+    *copy = malloc(length ? length : 1);
+    assert_true(*copy && (parser->arguments || !room));
+    memcpy(*copy, text, length);
+    *consumed = 0;
+    return resp_parse(parser, bounds, *copy, length, consumed);
+}
+
+/* A parser that has room for the arguments takes short requests the quick way, one without goes the long way:
+ * both say the same of any text, and are left alike. */
+static void test_short_requests(void **state)
+{
+    (void)state;
+    static char text[16384];
+    const struct resp_limits narrow = {.bulk_max = 99, .arguments_max = 4, .inline_max = 100};
+    struct random random;
+    unsigned complete = 0;
+    random_seed(&random, 19);
+    for (unsigned number = 0; number < 20000; number++) {
+        size_t length = request_draw(&random, text), consumed[2];
+        const struct resp_limits *bounds = random_chance(&random, 0.2) ? &narrow : &limits;
+        const size_t header = length < 60 ? length : 60;
+        for (uint64_t changes = random_below(&random, 3); changes && random_chance(&random, 0.5); changes--)
+            text[random_below(&random, header)] = "*$0123456789\r\n- x"[random_below(&random, 17)];
+        if (random_chance(&random, 0.3))
+            length = (size_t)random_below(&random, length + 1);
+        struct resp_parser parsers[2];
+        char *copies[2];
+        enum resp_status status[2];
+        for (unsigned i = 0; i < 2; i++)
+            status[i] = parse_with_room(&parsers[i], i ? 16 : 0, bounds, text, length, &copies[i],
+                                        &consumed[i]);
+        assert_int_equal(status[0], status[1]);
+        assert_int_equal(parsers[0].expected, parsers[1].expected);
+        assert_int_equal(parsers[0].at, parsers[1].at);
+        assert_int_equal(parsers[0].wanted, parsers[1].wanted);
+        assert_int_equal(parsers[0].bulk, parsers[1].bulk);
+        if (status[0] == RESP_BROKEN)
+            assert_string_equal(parsers[0].error, parsers[1].error);
+        else
+            assert_int_equal(consumed[0], consumed[1]);
+        if (status[0] == RESP_COMPLETE) {
+            complete++;
+            assert_int_equal(parsers[0].count, parsers[1].count);
+            for (uint32_t i = 0; i < parsers[0].count; i++) {
+                assert_int_equal(parsers[0].arguments[i].length, parsers[1].arguments[i].length);
+                assert_int_equal(parsers[0].arguments[i].bytes - copies[0],
+                                 parsers[1].arguments[i].bytes - copies[1]);
+            }
+        }
+        for (unsigned i = 0; i < 2; i++) {
+            resp_parser_free(&parsers[i]);
+            free(copies[i]);
+        }
+    }
+    assert_true(complete > 5000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_short_requests),
         cmocka_unit_test(test_split_points),  cmocka_unit_test(test_byte_by_byte),
         cmocka_unit_test(test_inline),        cmocka_unit_test(test_broken),
         cmocka_unit_test(test_strangers),     cmocka_unit_test(test_announced),
