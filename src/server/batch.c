@@ -10,11 +10,6 @@
 /* What a reply may have around its value. */
 #define REPLY_FRAME 32u
 
-static bool key_valid(const struct server_fiber *fiber, const struct resp_argument *key)
-{
-    return key->length && key->length <= store_key_max(fiber->store);
-}
-
 /* What a request may be batched with: requests of the same kind. */
 static enum fiber_batch_kind batch_kind(struct server_fiber *fiber, struct server_request *request,
                                         const struct resp_argument *arguments, uint64_t now)
@@ -45,10 +40,12 @@ static struct store_part request_part(void *context, uint64_t whole)
 /* The requests with a valid key become items, in order. */
 static uint32_t batch_items(struct server_fiber *fiber, uint32_t count)
 {
+    const uint32_t key_max = store_key_max(fiber->store);
     uint32_t items = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct resp_argument *key = &fiber->batch[i].arguments[1];
-        if (!key_valid(fiber, key))
+        fiber->batch[i].valid = key->length && key->length <= key_max;
+        if (!fiber->batch[i].valid)
             continue;
         struct store_item *item = &fiber->items[items++];
         *item = (struct store_item){.key = key->bytes, .key_length = key->length};
@@ -109,7 +106,7 @@ static size_t replies_left(const struct server_fiber *fiber, uint32_t first, uin
     const struct server_connection *connection = fiber->batch[first].connection;
     size_t bytes = 0;
     for (uint32_t i = first; i < count && fiber->batch[i].connection == connection; i++)
-        if (key_valid(fiber, &fiber->batch[i].arguments[1])) {
+        if (fiber->batch[i].valid) {
             bytes += item->left ? item->value.length + REPLY_FRAME : 0;
             item++;
         }
@@ -130,25 +127,39 @@ static void reply_room(struct server_fiber *fiber, uint32_t i, uint32_t count, c
     resp_expect(output, bytes < FIBER_REPLIES_GATHERED ? bytes : FIBER_REPLIES_GATHERED);
 }
 
+/* What differs between the calls of a batch: all else stays as fiber_call has set it. */
+static void call_aim(struct server_call *call, const struct server_request *request)
+{
+    call->connection = request->connection;
+    call->reply = &request->connection->output;
+    call->arguments = request->arguments;
+    call->count = request->count;
+    call->command = request->command;
+    call->hits = call->misses = 0;
+}
+
 /* Answers the requests of a batch that has been done. `each` is the time that one took, `running` the
  * connection that the fiber runs. False: as fiber_finish_batch. */
 static bool batch_answer(struct server_fiber *fiber, const struct server_connection *running, uint32_t count,
                          uint64_t now, uint64_t each)
 {
     struct store_item *item = fiber->items;
+    struct server_call call = fiber_call(fiber, &fiber->batch[0], NULL, now);
+    call.ran = true;
     for (uint32_t i = 0; i < count; i++) {
         const struct server_request *request = &fiber->batch[i];
-        bool valid = key_valid(fiber, &request->arguments[1]);
+        const bool valid = request->valid;
         if (valid && fiber->batch_kind != FIBER_BATCH_PUTS && item->status == BANYAN_ENOMEM &&
             item != fiber->items)
             return batch_rewind(running, request, count - i);
         if (valid && item->left)
             reply_room(fiber, i, count, item);
-        struct server_call call = fiber_call(fiber, request, request->arguments, now);
+        call_aim(&call, request);
         uint64_t errors = fiber_begin_reply(request->connection);
-        call.ran = true;
-        if (server_argument_key(&call, &request->arguments[1]))
+        if (valid)
             batch_reply(&call, fiber->batch_kind, item++);
+        else
+            (void)server_argument_key(&call, &request->arguments[1]); /* it replies why */
         fiber_end_reply(fiber, &call, request->index, errors, each);
         request->connection->last_command = request->command->name;
         request->connection->last_subcommand = NULL;
@@ -202,22 +213,28 @@ void fiber_take_request(struct server_fiber *fiber, size_t start, uint64_t *now)
 {
     struct server_connection *connection = fiber->connection;
     const struct resp_parser *parser = &connection->parser;
-    struct server_request request = {.connection = connection, .count = parser->count, .start = start};
-    request.command = command_table_find(fiber->thread->server->table, parser->arguments[0].bytes,
-                                         parser->arguments[0].length, &request.index);
+    struct server_request *request = &fiber->batch[fiber->batch_count];
+    request->connection = connection;
+    request->count = parser->count;
+    request->start = start;
+    request->command = command_table_find(fiber->thread->server->table, parser->arguments[0].bytes,
+                                          parser->arguments[0].length, &request->index);
     enum fiber_batch_kind kind = FIBER_BATCH_NONE;
     if (parsed_again(connection->input + start, connection->input_start - start))
-        kind = batch_kind(fiber, &request, parser->arguments, *now);
+        kind = batch_kind(fiber, request, parser->arguments, *now);
     if (!kind) {
         if (fiber_finish_batch(fiber, now))
-            *now = fiber_execute(fiber, &request, parser->arguments, *now);
+            *now = fiber_execute(fiber, request, parser->arguments, *now);
         return;
     }
-    if ((fiber->batch_count == FIBER_BATCH_MAX || (fiber->batch_count && fiber->batch_kind != kind)) &&
-        !fiber_finish_batch(fiber, now))
-        return;
-    memcpy(request.arguments, parser->arguments, request.count * sizeof *parser->arguments);
+    for (uint32_t i = 0; i < request->count; i++)
+        request->arguments[i] = parser->arguments[i];
+    if (fiber->batch_count == FIBER_BATCH_MAX || (fiber->batch_count && fiber->batch_kind != kind)) {
+        if (!fiber_finish_batch(fiber, now))
+            return;
+        fiber->batch[0] = *request; /* none of the batch is left */
+    }
     assert(fiber->batch_count < FIBER_BATCH_MAX);
     fiber->batch_kind = kind;
-    fiber->batch[fiber->batch_count++] = request;
+    fiber->batch_count++;
 }

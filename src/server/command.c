@@ -62,19 +62,10 @@ static inline bool name_brief(size_t length)
     return length <= sizeof(uint64_t);
 }
 
-/* The hash that the table goes by. */
-static uint32_t table_hash(const char *name, size_t length, uint64_t word)
+/* The hashes that the table goes by. */
+static inline uint32_t word_hash(uint64_t word)
 {
-    if (!name_brief(length))
-        return name_hash(name, length);
     return (uint32_t)(word * UINT64_C(0x9fb21c651e98df25) >> 32);
-}
-
-static bool entry_is(const struct table_entry *entry, const char *name, size_t length, uint64_t word)
-{
-    if (entry->length != length)
-        return false;
-    return name_brief(length) ? entry->word == word : strncasecmp(entry->command->name, name, length) == 0;
 }
 
 static int entry_add(struct command_table *table, const struct server_command *command, struct error *error)
@@ -86,7 +77,8 @@ static int entry_add(struct command_table *table, const struct server_command *c
     if (command_table_find(table, command->name, length, NULL))
         return error_set(error, BANYAN_EINVAL, "command %s is there twice", command->name);
     const uint64_t word = name_brief(length) ? name_word(command->name, length) : 0;
-    uint32_t hash = table_hash(command->name, length, word), at = hash & table->mask;
+    uint32_t hash = name_brief(length) ? word_hash(word) : name_hash(command->name, length);
+    uint32_t at = hash & table->mask;
     while (table->slots[at])
         at = (at + 1) & table->mask;
     table->entries[table->count] =
@@ -144,22 +136,44 @@ const struct server_command *command_table_at(const struct command_table *table,
     return table->entries[index].command;
 }
 
+/* A name that is not brief. Not inlined, so that the search for brief ones saves no registers. */
+static __attribute__((noinline)) const struct table_entry *long_find(const struct command_table *table,
+                                                                     const char *name, size_t length)
+{
+    const uint32_t hash = name_hash(name, length);
+    for (uint32_t at = hash & table->mask; table->slots[at]; at = (at + 1) & table->mask) {
+        const struct table_entry *entry = &table->entries[table->slots[at] - 1];
+        if (entry->hash == hash && entry->length == length &&
+            strncasecmp(entry->command->name, name, length) == 0)
+            return entry;
+    }
+    return NULL;
+}
+
+static inline const struct table_entry *brief_find(const struct command_table *table, const char *name,
+                                                   size_t length)
+{
+    const uint64_t word = name_word(name, length);
+    for (uint32_t at = word_hash(word) & table->mask; table->slots[at]; at = (at + 1) & table->mask) {
+        const struct table_entry *entry = &table->entries[table->slots[at] - 1];
+        if (entry->word == word && entry->length == length)
+            return entry;
+    }
+    return NULL;
+}
+
 const struct server_command *command_table_find(const struct command_table *table, const char *name,
                                                 size_t length, unsigned *index)
 {
     if (length > SERVER_COMMAND_NAME_MAX)
         return NULL;
-    const uint64_t word = name_brief(length) ? name_word(name, length) : 0;
-    const uint32_t hash = table_hash(name, length, word);
-    for (uint32_t at = hash & table->mask; table->slots[at]; at = (at + 1) & table->mask) {
-        const struct table_entry *entry = &table->entries[table->slots[at] - 1];
-        if (entry->hash != hash || !entry_is(entry, name, length, word))
-            continue;
-        if (index)
-            *index = (unsigned)(entry - table->entries);
-        return entry->command;
-    }
-    return NULL;
+    const struct table_entry *entry =
+        name_brief(length) ? brief_find(table, name, length) : long_find(table, name, length);
+    if (!entry)
+        return NULL;
+    if (index)
+        *index = (unsigned)(entry - table->entries);
+    return entry->command;
 }
 
 /* ---- running ---- */

@@ -11,7 +11,7 @@
 
 /* The wall clock at now_ns. What is kept for a millisecond is how far it is ahead of task_now, not what it
  * showed: a client that names a time by the same clock must not find it further away than it is. */
-uint64_t fiber_wall_ms(struct server_fiber *fiber, uint64_t now_ns)
+uint64_t fiber_wall_at(struct server_fiber *fiber, uint64_t now_ns)
 {
     if (now_ns - fiber->clock_ns >= 1000000) {
         /* A pause between the two clocks would count as a difference. */
@@ -23,7 +23,9 @@ uint64_t fiber_wall_ms(struct server_fiber *fiber, uint64_t now_ns)
         }
         fiber->clock_ns = now_ns;
     }
-    return (now_ns + fiber->wall_ahead_ns) / 1000000;
+    fiber->wall_of_ns = now_ns;
+    fiber->wall_ms = (now_ns + fiber->wall_ahead_ns) / 1000000;
+    return fiber->wall_ms;
 }
 
 struct server_call fiber_call(struct server_fiber *fiber, const struct server_request *request,
@@ -89,7 +91,7 @@ void fiber_end_reply(struct server_fiber *fiber, const struct server_call *call,
     fiber->answered++;
     if (!call->command)
         return;
-    if (call->ran)
+    if (call->ran && slowlog_wants(&thread->server->slowlog, nanoseconds))
         slowlog_note(thread->server, call, nanoseconds);
     struct server_command_counter *counter = &thread->commands[index];
     counter_add(&counter->calls, 1);

@@ -45,8 +45,9 @@ struct server_request {
     unsigned index;                                   /* in the table */
     uint32_t count;                                   /* of arguments */
     size_t start;                                     /* where it begins in the connection's input */
-    struct resp_argument arguments[FIBER_BATCH_ARGS]; /* in a batch alone, as the next one */
+    struct resp_argument arguments[FIBER_BATCH_ARGS]; /* in a batch alone, as the next ones */
     struct store_value put;                           /* of FIBER_BATCH_PUTS */
+    bool valid;                                       /* its key is, so that it has an item */
 };
 
 struct server_fiber {
@@ -62,6 +63,7 @@ struct server_fiber {
     bool idle;
     uint64_t clock_ns;      /* when the wall clock was last read */
     uint64_t wall_ahead_ns; /* how far it was ahead of task_now then, modulo 2^64 */
+    uint64_t wall_of_ns, wall_ms; /* what fiber_wall_ms was last asked, and has told; wall_ms 0: never */
     uint32_t answered;      /* commands, since it let others go on */
     uint64_t went_on_ns;    /* when it was done with its last connection; 0: it has let others go on since */
     uint32_t latencies;
@@ -69,7 +71,7 @@ struct server_fiber {
     uint64_t latency[FIBER_SLICE + FIBER_BATCH_MAX];
     uint32_t batch_count;
     enum fiber_batch_kind batch_kind;
-    struct server_request batch[FIBER_BATCH_MAX];
+    struct server_request batch[FIBER_BATCH_MAX + 1]; /* behind those of the batch: the one at hand */
     struct store_item items[FIBER_BATCH_MAX];
 };
 
@@ -96,7 +98,12 @@ bool fiber_refuses(const struct server_fiber *fiber, const struct server_command
 uint64_t fiber_execute(struct server_fiber *fiber, const struct server_request *request,
                        const struct resp_argument *arguments, uint64_t begin);
 /* The wall clock at `now`. */
-uint64_t fiber_wall_ms(struct server_fiber *fiber, uint64_t now);
+uint64_t fiber_wall_at(struct server_fiber *fiber, uint64_t now);
+/* The same, which most requests of a batch ask at one time. */
+static inline uint64_t fiber_wall_ms(struct server_fiber *fiber, uint64_t now)
+{
+    return fiber->wall_of_ns == now && fiber->wall_ms ? fiber->wall_ms : fiber_wall_at(fiber, now);
+}
 /* The call of a request. */
 struct server_call fiber_call(struct server_fiber *fiber, const struct server_request *request,
                               const struct resp_argument *arguments, uint64_t now);

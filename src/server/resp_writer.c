@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
+
 #define WRITER_FIRST 1024u
 
 void resp_writer_init(struct resp_writer *writer, int protocol, size_t reply_max)
@@ -105,7 +107,11 @@ static size_t digits(char text[21], int64_t value)
 static size_t header_write(char *at, char mark, int64_t value)
 {
     at[0] = mark;
-    size_t length = 1 + digits(at + 1, value);
+    size_t length = 2;
+    if (value >= 0 && value <= 9)
+        at[1] = (char)('0' + value);
+    else
+        length = 1 + digits(at + 1, value);
     at[length] = '\r';
     at[length + 1] = '\n';
     return length + 2;
@@ -180,8 +186,8 @@ void resp_bulk(struct resp_writer *writer, const void *bytes, size_t length)
     char *at = bulk_begin(writer, length);
     if (!at)
         return;
-    if (length && at != bytes)
-        memcpy(at, bytes, length);
+    if (at != bytes)
+        bytes_copy(at, bytes, length);
     memcpy(at + length, "\r\n", 2);
     writer->length = (size_t)(at - writer->bytes) + length + 2;
 }

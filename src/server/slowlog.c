@@ -123,9 +123,6 @@ static void entries_free(struct slowlog_entry *entry)
 void slowlog_note(struct server *server, const struct server_call *call, uint64_t nanoseconds)
 {
     struct server_slowlog *log = &server->slowlog;
-    int64_t slower_than = __atomic_load_n(&log->slower_than, __ATOMIC_RELAXED);
-    if (slower_than < 0 || nanoseconds / 1000 < (uint64_t)slower_than)
-        return;
     uint64_t most = atomic_load_relaxed(&log->length_max);
     struct slowlog_entry *entry = most ? entry_make(call, nanoseconds / 1000) : NULL, *gone;
     spinlock_lock(&log->lock);

@@ -41,7 +41,13 @@ struct server_slowlog {
 
 void slowlog_init(struct server_slowlog *log);
 void slowlog_destroy(struct server_slowlog *log);
-/* After a command: logs it if it took long enough. Without memory for an entry, it is left out. */
+/* Whether a command that took so long is to be logged. */
+static inline bool slowlog_wants(const struct server_slowlog *log, uint64_t nanoseconds)
+{
+    const int64_t slower_than = __atomic_load_n(&log->slower_than, __ATOMIC_RELAXED);
+    return slower_than >= 0 && nanoseconds / 1000 >= (uint64_t)slower_than;
+}
+/* After a command that is to be. Without memory for an entry, it is left out. */
 void slowlog_note(struct server *server, const struct server_call *call, uint64_t nanoseconds);
 /* Takes up to `most` entries, the newest first, which stay valid until they are given back. */
 size_t slowlog_take(struct server_slowlog *log, struct slowlog_entry **entries, size_t most);
