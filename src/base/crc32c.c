@@ -54,10 +54,11 @@ static inline const uint8_t *piece_of(const uint8_t *shared, const uint32_t *pla
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 
-__attribute__((target("sse4.2"))) static uint32_t crc32c_fast(uint32_t crc, const void *data, size_t length)
+/* Without the inversions at both ends. */
+__attribute__((target("sse4.2"))) static inline uint32_t continue_fast(uint32_t crc, const uint8_t *bytes,
+                                                                       size_t length)
 {
-    const uint8_t *bytes = data;
-    uint64_t wide = ~crc;
+    uint64_t wide = crc;
     for (; length >= 8; length -= 8, bytes += 8) {
         uint64_t word;
         memcpy(&word, bytes, 8);
@@ -70,10 +71,29 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_fast(uint32_t crc, cons
         crc = _mm_crc32_u32(crc, word);
         bytes += 4;
     }
-    for (length &= 3; length; length--)
-        crc = _mm_crc32_u8(crc, *bytes++);
+    if (length & 2) {
+        uint16_t word;
+        memcpy(&word, bytes, 2);
+        crc = _mm_crc32_u16(crc, word);
+        bytes += 2;
+    }
+    return length & 1 ? _mm_crc32_u8(crc, *bytes) : crc;
+}
+
+__attribute__((target("sse4.2"))) static uint32_t crc32c_fast(uint32_t crc, const void *data, size_t length)
+{
+    return ~continue_fast(~crc, data, length);
+}
+
+__attribute__((target("sse4.2"))) static uint32_t parts_fast(uint32_t crc, const struct crc32c_part *parts,
+                                                             uint32_t count)
+{
+    crc = ~crc;
+    for (uint32_t i = 0; i < count; i++)
+        crc = continue_fast(crc, parts[i].bytes, parts[i].length);
     return ~crc;
 }
+#define HAVE_PARTS_FAST 1
 
 /* Where 16 bytes stand behind each crc, such as an 8-byte key and value. */
 __attribute__((target("sse4.2"))) static uint32_t sift_fast(uint32_t crc, const uint8_t *base,
@@ -234,6 +254,17 @@ static uint32_t crc32c_first(uint32_t crc, const void *data, size_t length)
 uint32_t crc32c(uint32_t crc, const void *data, size_t length)
 {
     return atomic_load_relaxed(&chosen)(crc, data, length);
+}
+
+uint32_t crc32c_parts(uint32_t crc, const struct crc32c_part *parts, uint32_t count)
+{
+#ifdef HAVE_PARTS_FAST
+    if (atomic_load_relaxed(&chosen) == crc32c_fast)
+        return parts_fast(crc, parts, count);
+#endif
+    for (uint32_t i = 0; i < count; i++)
+        crc = crc32c(crc, parts[i].bytes, parts[i].length);
+    return crc;
 }
 
 uint32_t crc32c_sift(uint32_t crc, const void *base, const uint32_t *places, uint32_t count, size_t length,

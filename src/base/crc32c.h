@@ -9,6 +9,12 @@
 #include <stdint.h>
 
 uint32_t crc32c(uint32_t crc, const void *data, size_t length);
+/* The same of several pieces, as if they stood one behind the other. */
+struct crc32c_part {
+    const void *bytes;
+    size_t length;
+};
+uint32_t crc32c_parts(uint32_t crc, const struct crc32c_part *parts, uint32_t count);
 /* Of `count` pieces that carry their own crc: at base + places[i] four bytes, then `length` bytes, eight or
  * more. A piece is empty if its four bytes are `empty`, an even number, and taken if they are the crc of the
  * bytes behind them, continued from `crc`, with the lowest bit set. Writes the taken ones, in order, and

@@ -27,13 +27,26 @@ void format_header_settle(const struct format_layout *layout, const struct fabri
         format_header_copy(layout, command->read.buffer, command->read.data);
 }
 
+/* Headers lie at multiples of 8 in leaves, and mostly elsewhere. */
+static inline void fixed_copy(uint8_t *to, const uint8_t *from)
+{
+    if ((uintptr_t)from % sizeof(uint64_t)) {
+        atomic_copy_from(to, from, FORMAT_HEADER_FIXED);
+        return;
+    }
+    for (uint32_t at = 0; at < FORMAT_HEADER_FIXED; at += (uint32_t)sizeof(uint64_t)) {
+        const uint64_t word = atomic_load_relaxed((const uint64_t *)(const void *)(from + at));
+        memcpy(to + at, &word, sizeof word);
+    }
+}
+
 void format_header_copy(const struct format_layout *layout, uint8_t *to, const uint8_t *from)
 {
     if (keys_fixed(layout)) {
         atomic_copy_from(to, from, layout->header_bytes);
         return;
     }
-    atomic_copy_from(to, from, FORMAT_HEADER_FIXED);
+    fixed_copy(to, from);
     uint32_t used = format_header_used(layout, to);
     if (used > FORMAT_HEADER_FIXED && used <= layout->header_bytes)
         atomic_copy_from(to + FORMAT_HEADER_FIXED, from + FORMAT_HEADER_FIXED, used - FORMAT_HEADER_FIXED);

@@ -24,6 +24,12 @@ static inline uint32_t format_key_common(struct format_key a, struct format_key 
 {
     uint32_t shorter = a.length < b.length ? a.length : b.length;
     uint32_t common = 0;
+    for (uint64_t left, right; common + sizeof left <= shorter; common += (uint32_t)sizeof left) {
+        memcpy(&left, a.bytes + common, sizeof left);
+        memcpy(&right, b.bytes + common, sizeof right);
+        if (left != right) /* the first byte is the lowest one (format_key_head) */
+            return common + (uint32_t)__builtin_ctzll(left ^ right) / 8;
+    }
     while (common < shorter && a.bytes[common] == b.bytes[common])
         common++;
     return common;
@@ -63,6 +69,13 @@ static inline int format_key_compare(struct format_key a, struct format_key b)
         const uint64_t left = format_key_head(a), right = format_key_head(b);
         if (left != right)
             return left < right ? -1 : 1;
+        /* and of those that do not, many are of two words */
+        if (a.length >= 2 * sizeof left && b.length >= 2 * sizeof left) {
+            const uint64_t next = format_key_head((struct format_key){a.bytes + sizeof left, sizeof left});
+            const uint64_t other = format_key_head((struct format_key){b.bytes + sizeof left, sizeof left});
+            if (next != other)
+                return next < other ? -1 : 1;
+        }
     }
     return format_key_compare_bytes(a, b);
 }

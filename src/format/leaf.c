@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "base/atomic.h"
+#include "base/bytes.h"
 #include "format/slot_parts.h"
 
 uint64_t format_bucket_hash(uint32_t tag, struct format_key key)
@@ -53,29 +54,69 @@ bool format_bucket_find(const struct format_layout *layout, const uint8_t *image
     return false;
 }
 
-/* Whether a slot whose key part begins with these bytes, the lengths of key and remainder, may have the key:
- * by length, and by the last two bytes, in which keys of one length differ most. */
-static bool tail_may_match(const struct format_layout *layout, const uint8_t *part, const uint8_t lengths[2],
-                           struct format_key key)
+/* Variable keys: the first slot from `number` on, and before `end`, that may have the key, by its length and
+ * by the last two bytes, in which keys of one length differ most; else `end`. Slots lie at multiples of 4.
+ * Relaxed: what is found is copied, and judged then. */
+static uint32_t variable_next(const struct format_layout *layout, const uint8_t *shared, struct format_key key,
+                              uint32_t number, uint32_t end)
 {
-    const uint32_t rest = lengths[1];
-    if (lengths[0] != key.length)
-        return false;
-    if (!rest || rest > key.length ||
-        rest > layout->geometry.inline_key_bytes) /* all in the prefix, or long */
-        return true;
-    const uint8_t *last = part + 2 + rest - 1;
-    return atomic_load_relaxed(last) == key.bytes[key.length - 1] &&
-           (rest < 2 || atomic_load_relaxed(last - 1) == key.bytes[key.length - 2]);
+    const uint32_t room = layout->geometry.inline_key_bytes;
+    const uint32_t most = key.length < room ? key.length : room;
+    const uint8_t tail = key.length ? key.bytes[key.length - 1] : 0;
+    const uint8_t before = key.length > 1 ? key.bytes[key.length - 2] : 0;
+    for (; number < end; number++) {
+        const uint8_t *part = shared + layout->slot_offset[number] + 4;
+        const uint32_t first = atomic_load_relaxed((const uint32_t *)(const void *)part);
+        uint8_t lengths[2]; /* of the key, and of its remainder */
+        memcpy(lengths, &first, sizeof lengths);
+        if (lengths[0] != key.length)
+            continue;
+        const uint32_t rest = lengths[1];
+        if (rest - 1 >= most) /* 0 or more than there can be: all is in the prefix, or it is long */
+            break;
+        const uint8_t *last = part + 2 + rest - 1;
+        if (atomic_load_relaxed(last) == tail && (rest < 2 || atomic_load_relaxed(last - 1) == before))
+            break;
+    }
+    return number;
 }
 
-/* Slots lie at multiples of 4. Relaxed: what is found is copied, and judged then. */
-static bool slot_may_hold(const struct format_layout *layout, const uint8_t *shared, struct format_key key)
+/* Copies a slot, whose bytes others may be writing. Slots are multiples of 4, and lie at such. */
+static inline void slot_copy(uint8_t *to, const uint8_t *shared, uint32_t bytes)
 {
-    const uint32_t first = atomic_load_relaxed((const uint32_t *)(const void *)(shared + 4));
-    uint8_t lengths[2];
-    memcpy(lengths, &first, sizeof lengths);
-    return tail_may_match(layout, shared + 4, lengths, key);
+    uint32_t at = 0, half;
+    if ((uintptr_t)shared & 4) {
+        half = atomic_load_relaxed((const uint32_t *)(const void *)shared);
+        memcpy(to, &half, sizeof half);
+        at = sizeof half;
+    }
+    for (; at + sizeof(uint64_t) <= bytes; at += (uint32_t)sizeof(uint64_t)) {
+        const uint64_t word = atomic_load_relaxed((const uint64_t *)(const void *)(shared + at));
+        memcpy(to + at, &word, sizeof word);
+    }
+    if (at < bytes) {
+        half = atomic_load_relaxed((const uint32_t *)(const void *)(shared + at));
+        memcpy(to + at, &half, sizeof half);
+    }
+}
+
+/* What format_bucket_find does with the one slot, variable keys; false: that one is not the key's. */
+static bool variable_take(const struct format_layout *layout, const uint8_t *shared, uint8_t *image,
+                          uint32_t number, uint32_t seed, struct format_key key, struct format_slot *slot)
+{
+    const uint32_t at = layout->slot_offset[number];
+    uint8_t *bytes = image + at;
+    slot_copy(bytes, shared + at, layout->slot_bytes);
+    if (bytes[5] == FORMAT_SLOT_LONG) {
+        const struct format_bucket one = {.first = number, .count = 1};
+        return format_bucket_find(layout, image, &one, seed, key, slot);
+    }
+    if (bytes[4] != key.length || !slot_parse(layout, bytes, slot) ||
+        !bytes_equal(key.bytes + slot->prefix_length, slot->remainder.bytes, slot->remainder.length))
+        return false;
+    slot->number = number;
+    /* The remainder is the key's end, and the prefix is taken from the key itself: so they are the key. */
+    return slot_check(bytes) == slot_whole_check(seed, key, slot->value);
 }
 
 /* The first slot from `number` on, and before `end`, whose key begins as this fixed one; else `end`. Relaxed,
@@ -135,18 +176,20 @@ bool format_bucket_find_shared(const struct format_layout *layout, const uint8_t
         if (plain_take(layout, shared, image, number, seed, key, slot))
             return true;
     }
-    const bool fixed = layout->geometry.key_kind == FORMAT_KEY_FIXED;
     const uint32_t end = bucket->first + bucket->count;
+    if (layout->geometry.key_kind == FORMAT_KEY_VARIABLE) {
+        for (uint32_t i = bucket->first; (i = variable_next(layout, shared, key, i, end)) < end; i++)
+            if (variable_take(layout, shared, image, i, seed, key, slot))
+                return true;
+        return false;
+    }
     struct format_bucket one = {.first = bucket->first, .count = 1};
-    for (; one.first < end; one.first++) {
-        if (fixed && (one.first = fixed_next(layout, shared, key, one.first, end)) == end)
-            break;
+    while ((one.first = fixed_next(layout, shared, key, one.first, end)) < end) {
         const uint32_t at = layout->slot_offset[one.first];
-        if (!fixed && !slot_may_hold(layout, shared + at, key))
-            continue;
         atomic_copy_from(image + at, shared + at, layout->slot_bytes);
         if (format_bucket_find(layout, image, &one, seed, key, slot))
             return true;
+        one.first++;
     }
     return false;
 }

@@ -6,6 +6,7 @@
 #include <assert.h>
 
 #include "base/atomic.h"
+#include "base/bytes.h"
 
 #include "format/slot_parts.h"
 
@@ -164,8 +165,7 @@ void format_slot_write(const struct format_layout *layout, uint8_t *image, uint3
     memset(bytes + 4, 0, layout->slot_bytes - 4);
     if (layout->geometry.value_variable)
         *to++ = (uint8_t)value.length;
-    if (value.length)
-        memcpy(to, value.bytes, value.length);
+    bytes_copy(to, value.bytes, value.length);
     if (block != GADDR_NULL) {
         assert(layout->long_keys);
         check = slot_write_long(bytes, seed, block, key, value);
@@ -179,8 +179,10 @@ void format_slot_write(const struct format_layout *layout, uint8_t *image, uint3
             *to++ = (uint8_t)key.length;
             *to++ = (uint8_t)remainder;
         }
-        memcpy(to, rest.bytes, rest.length);
-        check = slot_taken_check(layout, seed, prefix, rest, value);
+        bytes_copy(to, rest.bytes, rest.length);
+        check = layout->geometry.key_kind == FORMAT_KEY_VARIABLE
+                    ? slot_whole_check(seed, key, value)
+                    : slot_taken_check(layout, seed, prefix, rest, value);
     }
     memcpy(bytes, &check, 4);
 }

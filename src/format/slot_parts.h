@@ -36,11 +36,12 @@ static inline uint32_t slot_taken_check(const struct format_layout *layout, uint
 {
     uint32_t crc = seed;
     if (layout->geometry.key_kind == FORMAT_KEY_VARIABLE) {
-        uint8_t lengths[2] = {(uint8_t)(prefix.length + remainder.length), (uint8_t)value.length};
-        crc = crc32c(crc, lengths, sizeof lengths);
-        crc = crc32c(crc, prefix.bytes, prefix.length);
-        crc = crc32c(crc, remainder.bytes, remainder.length);
-        crc = crc32c(crc, value.bytes, value.length);
+        const uint8_t lengths[2] = {(uint8_t)(prefix.length + remainder.length), (uint8_t)value.length};
+        const struct crc32c_part parts[] = {{lengths, sizeof lengths},
+                                            {prefix.bytes, prefix.length},
+                                            {remainder.bytes, remainder.length},
+                                            {value.bytes, value.length}};
+        crc = crc32c_parts(crc, parts, sizeof parts / sizeof *parts);
     } else if (remainder.bytes + remainder.length == value.bytes) {
         crc = crc32c(crc, remainder.bytes, remainder.length + value.length);
     } else {
@@ -48,6 +49,15 @@ static inline uint32_t slot_taken_check(const struct format_layout *layout, uint
         crc = crc32c(crc, value.bytes, value.length);
     }
     return crc | 1u;
+}
+
+/* The same of a variable key that lies as a whole, in a layout of such keys. */
+static inline uint32_t slot_whole_check(uint32_t seed, struct format_key key, struct format_key value)
+{
+    const uint8_t lengths[2] = {(uint8_t)key.length, (uint8_t)value.length};
+    const struct crc32c_part parts[] = {
+        {lengths, sizeof lengths}, {key.bytes, key.length}, {value.bytes, value.length}};
+    return crc32c_parts(seed, parts, sizeof parts / sizeof *parts) | 1u;
 }
 
 /* Takes a slot apart; false if its lengths are impossible. */

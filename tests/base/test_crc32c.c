@@ -62,6 +62,28 @@ static void test_continues(void **state)
         assert_int_equal(crc32c(crc32c(0, bytes, cut), bytes + cut, 64 - cut), crc32c(0, bytes, 64));
 }
 
+/* Of parts that stand apart, as of all of them in a row. */
+static void test_parts(void **state)
+{
+    (void)state;
+    unsigned char bytes[128], apart[4][64];
+    struct random random;
+    random_seed(&random, 7);
+    for (unsigned round = 0; round < 5000; round++) {
+        struct crc32c_part parts[4];
+        const uint32_t count = (uint32_t)random_below(&random, 5), start = (uint32_t)random_next(&random);
+        size_t whole = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            const size_t length = (size_t)random_below(&random, 30), from = (size_t)random_below(&random, 9);
+            for (size_t j = 0; j < length; j++)
+                bytes[whole + j] = apart[i][from + j] = (unsigned char)random_next(&random);
+            parts[i] = (struct crc32c_part){apart[i] + from, length};
+            whole += length;
+        }
+        assert_int_equal(crc32c_parts(start, parts, count), crc32c_portable(start, bytes, whole));
+    }
+}
+
 static void test_every_bit_counts(void **state)
 {
     (void)state;
@@ -258,10 +280,15 @@ static void test_names_itself(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors),      cmocka_unit_test(test_forms_agree),
-        cmocka_unit_test(test_continues),    cmocka_unit_test(test_every_bit_counts),
-        cmocka_unit_test(test_sift),         cmocka_unit_test(test_sift_shared),
-        cmocka_unit_test(test_find_shared),  cmocka_unit_test(test_seal),
+        cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_forms_agree),
+        cmocka_unit_test(test_continues),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_every_bit_counts),
+        cmocka_unit_test(test_sift),
+        cmocka_unit_test(test_sift_shared),
+        cmocka_unit_test(test_find_shared),
+        cmocka_unit_test(test_seal),
         cmocka_unit_test(test_names_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /*
  * test_twins.c - what is quick in src/format/ against what is plain, on random input: keys that are compared
- * by heads, buckets of short keys, misses of points in place that are proven in one pass, slots that
- * are written together.
+ * by heads, buckets of short keys, misses of points in place that are proven in one pass, variable keys that
+ * are found in place, slots that are written together.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -178,6 +178,102 @@ static void misses_in_place_in_one_pass(void **state)
     }
 }
 
+/* ---- variable keys in place ---- */
+
+/* Of some hundred of all lengths, many of which end alike; some do not begin as the leaf's lower fence key. */
+static struct format_key variable_key(uint32_t number, uint8_t *bytes)
+{
+    const uint32_t length = 1 + number % KEY_MAX;
+    memset(bytes, 3, length);
+    bytes[length / 2] = (uint8_t)(3 + number / KEY_MAX % 4);
+    bytes[length - 1] = (uint8_t)(3 + number / KEY_MAX / 4 % 3);
+    return (struct format_key){bytes, length};
+}
+
+static void variable_open(struct leaf *leaf)
+{
+    struct format_geometry geometry = {.key_kind = FORMAT_KEY_VARIABLE,
+                                       .key_bytes = KEY_MAX,
+                                       .inline_key_bytes = 16,
+                                       .value_bytes = 17,
+                                       .value_variable = true};
+    struct error error = {0};
+    memset(leaf, 0, sizeof *leaf);
+    assert_int_equal(format_geometry_complete(&geometry, 4096, &error), 0);
+    assert_int_equal(format_layout_init(&leaf->layout, &geometry, &error), 0);
+    assert_in_range(geometry.leaf_bytes, 256, sizeof leaf->image);
+}
+
+/* As leaf_fill; keys with more than their slot holds have blocks, which nobody reads here. */
+static void variable_fill(struct leaf *leaf, struct random *random)
+{
+    const struct format_layout *layout = &leaf->layout;
+    memset(leaf->least, 3, sizeof leaf->least);
+    leaf->header = (struct format_header){.tag = here.tag,
+                                          .version = (uint16_t)random_next(random),
+                                          .state = FORMAT_NODE_LIVE,
+                                          .lower = {leaf->least, (uint32_t)random_below(random, 6)}};
+    format_leaf_format(layout, &leaf->header, leaf->image);
+    const uint32_t seed = format_slot_seed(leaf->header.tag, leaf->header.version);
+    for (uint32_t wanted = (uint32_t)random_below(random, layout->slots); wanted; wanted--) {
+        struct format_bucket bucket;
+        struct format_slot slot;
+        uint8_t bytes[KEY_MAX], value[KEY_MAX];
+        const struct format_key key = variable_key((uint32_t)random_below(random, 288), bytes);
+        memset(value, (int)wanted, sizeof value);
+        format_bucket_of(layout, here.tag, key, &bucket);
+        const uint32_t number = format_bucket_free_slot(layout, leaf->image, &bucket, seed);
+        const gaddr block =
+            format_slot_needs_block(layout, leaf->header.lower, key) ? 64 * (gaddr)wanted : GADDR_NULL;
+        if (number != UINT32_MAX && !format_bucket_find(layout, leaf->image, &bucket, seed, key, &slot))
+            format_slot_write(layout, leaf->image, number, seed, leaf->header.lower, block, key,
+                              (struct format_key){value, (uint32_t)random_below(random, 18)});
+    }
+    if (random_next(random) % 2) { /* damaged, in its lengths as often as elsewhere */
+        const uint32_t number = (uint32_t)random_below(random, layout->slots);
+        const uint64_t at = random_below(random, random_next(random) % 2 ? 8 : layout->slot_bytes);
+        leaf->image[layout->slot_offset[number] + at] ^= (uint8_t)(1u << random_below(random, 8));
+    }
+}
+
+/* The search in the leaf's own bytes finds what the search in a copy of it finds, and nothing else. */
+static void variable_keys_in_place(void **state)
+{
+    (void)state;
+    struct random random;
+    struct leaf leaf;
+    unsigned hits = 0, long_hits = 0, misses = 0;
+    random_seed(&random, 6);
+    variable_open(&leaf);
+    for (unsigned round = 0; round < 300; round++) {
+        variable_fill(&leaf, &random);
+        for (uint32_t number = 0; number < 288; number++) {
+            uint8_t bytes[KEY_MAX], image[4096] __attribute__((aligned(8)));
+            struct format_point point;
+            struct format_slot plain = {.number = UINT32_MAX}, quick = plain;
+            format_point_set(&point, &leaf.layout, here, 0, variable_key(number, bytes));
+            memset(image, 0xee, sizeof image);
+            const bool found =
+                format_bucket_find(&leaf.layout, leaf.image, &point.bucket,
+                                   format_slot_seed(here.tag, leaf.header.version), point.key, &plain);
+            assert_int_equal(format_point_hit_in_place(&point, leaf.image, image, &quick), found);
+            misses += !found;
+            if (!found)
+                continue;
+            hits++;
+            long_hits += plain.block != GADDR_NULL;
+            assert_int_equal(quick.number, plain.number);
+            assert_int_equal(quick.prefix_length, plain.prefix_length);
+            assert_true(quick.block == plain.block);
+            assert_int_equal(quick.value.length, plain.value.length);
+            assert_memory_equal(quick.value.bytes, plain.value.bytes, plain.value.length);
+            assert_int_equal(quick.value.bytes - image, plain.value.bytes - leaf.image);
+        }
+    }
+    assert_true(hits > 5000 && long_hits > 200 && misses > 5000);
+    format_layout_free(&leaf.layout);
+}
+
 /* ---- many slots at once ---- */
 
 /* Written one by one, and placed and sealed together; then all of them under another seed. */
@@ -238,6 +334,7 @@ int main(void)
         cmocka_unit_test(keys_compared_by_heads),
         cmocka_unit_test(buckets_of_eight_bytes),
         cmocka_unit_test(misses_in_place_in_one_pass),
+        cmocka_unit_test(variable_keys_in_place),
         cmocka_unit_test(many_slots_at_once),
     };
     return cmocka_run_group_tests_name("twins", tests, NULL, NULL);
