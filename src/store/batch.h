@@ -12,6 +12,7 @@ struct store_entry {
     const uint8_t *key, *raw; /* the caller's, or in the arena */
     size_t key_length, raw_length;
     gaddr key_block; /* of a long key that a scan met; else GADDR_NULL */
+    uint32_t item;   /* of store_multi_get: its number */
     int status;      /* 0, BANYAN_ENOTFOUND (expired), STORE_STALE (to be fetched by itself), or an error */
     bool large;      /* with STORE_STALE: because its value is in pieces */
     struct format_value slot;

@@ -9,8 +9,36 @@
 
 _Static_assert(STORE_LEAVE_MAX == STORE_BATCH_ENTRIES, "what is left is told by the entries of one batch");
 
-/* Looks up the slots of a group of items. */
-static int group_lookup(struct store_session *session, struct store_item *items, uint32_t count)
+/* Nothing of the item but its slot has to be read, and the slot has been: tells what that comes to. False: it
+ * names a record, or is damaged. */
+static bool item_settle(struct store_item *item, const struct tree_item *found, uint64_t now,
+                        enum format_part part)
+{
+    struct format_value slot;
+    int status = found->status;
+    if (!status && (!format_value_decode(found->value, found->length, &slot) || slot.record))
+        return false;
+    if (!status && store_expired(slot.expires, now))
+        status = BANYAN_ENOTFOUND;
+    item->status = status;
+    item->left = NULL;
+    if (status) {
+        memset(&item->value, 0, sizeof item->value);
+        return true;
+    }
+    const bool wanted = part == FORMAT_PART_VALUE;
+    item->value = (struct store_value){
+        .bytes = wanted ? slot.bytes : NULL, .length = slot.length, .expires = slot.expires};
+    if (wanted && item->choose) {
+        const struct store_choice choice = {item->choose, item->context};
+        store_choice_apply(&choice, &item->value);
+    }
+    return true;
+}
+
+/* Looks up the slots of a group of items. Those that are not settled by that become the batch's entries. */
+static int group_lookup(struct store_session *session, struct store_item *items, uint32_t count, uint64_t now,
+                        enum format_part part)
 {
     struct store_batch *batch = session->batch;
     uint32_t room = session->store->slot_bytes;
@@ -26,12 +54,12 @@ static int group_lookup(struct store_session *session, struct store_item *items,
                                        .status = BANYAN_ENOMEM};
     tree_multi_get(session->tree, session->store->tree, wanted, count); /* its status is one of the items' */
     for (uint32_t i = 0; i < count; i++)
-        batch->entries[i] = (struct store_entry){.key = items[i].key,
-                                                 .key_length = items[i].key_length,
-                                                 .raw = wanted[i].value,
-                                                 .raw_length = wanted[i].length,
-                                                 .status = wanted[i].status};
-    batch->count = count;
+        if (!item_settle(&items[i], &wanted[i], now, part))
+            batch->entries[batch->count++] = (struct store_entry){.key = items[i].key,
+                                                                  .key_length = items[i].key_length,
+                                                                  .raw = wanted[i].value,
+                                                                  .raw_length = wanted[i].length,
+                                                                  .item = i};
     return 0;
 }
 
@@ -130,16 +158,17 @@ static void group_limit(struct store_session *session, const struct store_item *
     bool first = true;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct store_entry *entry = &batch->entries[i];
+        const struct store_item *item = &items[entry->item];
         if (entry->status || !format_value_decode(entry->raw, entry->raw_length, &slot) || !slot.record)
             continue;
-        if (leave && items[i].leave && !items[i].choose && entry_leave(session, entry, &slot)) {
+        if (leave && item->leave && !item->choose && entry_leave(session, entry, &slot)) {
             left_count(session, entry, first);
             first = false;
             continue;
         }
         uint64_t length = slot.length;
-        if (slot.reference.room && items[i].choose) {
-            struct store_part part = items[i].choose(items[i].context, length);
+        if (slot.reference.room && item->choose) {
+            struct store_part part = item->choose(item->context, length);
             length = part.length < length ? part.length : length;
         }
         uint64_t more = length + FORMAT_RECORD_HEADER_FIXED + FORMAT_KEY_MAX;
@@ -155,22 +184,23 @@ static int group_get(struct store_session *session, struct store_item *items, ui
                      enum format_part part, bool leave, uint64_t *bytes)
 {
     struct store_batch *batch = store_batch_get(session);
-    int status = batch ? group_lookup(session, items, count) : store_fail_memory(session);
+    int status = batch ? group_lookup(session, items, count, now, part) : store_fail_memory(session);
     if (status)
         return status;
     if (part == FORMAT_PART_VALUE)
         group_limit(session, items, leave, bytes);
     store_batch_resolve(session, now, part);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < batch->count; i++) {
         struct store_entry *entry = &batch->entries[i];
-        items[i].left = NULL;
+        struct store_item *item = &items[entry->item];
+        item->left = NULL;
         if (entry->status == LEFT) {
-            items[i].left = entry;
-            items[i].value = (struct store_value){.length = entry->slot.length};
-            items[i].status = 0;
+            item->left = entry;
+            item->value = (struct store_value){.length = entry->slot.length};
+            item->status = 0;
             continue;
         }
-        const struct store_choice choice = {items[i].choose, items[i].context};
+        const struct store_choice choice = {item->choose, item->context};
         const bool chosen = choice.choose && part == FORMAT_PART_VALUE;
         const bool stale = entry->status == STORE_STALE;
         if (stale)
@@ -183,10 +213,10 @@ static int group_get(struct store_session *session, struct store_item *items, ui
                                false);
         if (!entry->status && chosen && !stale)
             store_choice_apply(&choice, &entry->value);
-        items[i].value = entry->value;
+        item->value = entry->value;
         if (entry->status)
-            memset(&items[i].value, 0, sizeof items[i].value);
-        items[i].status = entry->status;
+            memset(&item->value, 0, sizeof item->value);
+        item->status = entry->status;
     }
     return 0;
 }

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "base/atomic.h"
+#include "base/bytes.h"
 #include "base/epoch.h"
 #include "base/random.h"
 #include "format/internal_node.h"
@@ -354,23 +355,20 @@ struct format_key tree_frame_key(const struct format_layout *layout, const struc
     return (struct format_key){frame->keys + from, (uint32_t)to - from};
 }
 
-uint32_t tree_frame_search(const struct format_layout *layout, const struct tree_frame *frame,
-                           struct format_key key, bool before)
+/* Of tree_frame_search, not inlined, so that it saves few registers: a key that does not begin as those of the
+ * frame; and one of whose head there are several, of which `low` is the last. */
+static __attribute__((noinline)) uint32_t search_outside(const struct tree_frame *frame, struct format_key key)
 {
-    uint32_t skip = frame->common;
-    if (skip) {
-        uint32_t both = skip < key.length ? skip : key.length;
-        int order = both ? memcmp(key.bytes, frame->prefix, both) : 0;
-        if (order < 0 || (!order && key.length < skip))
-            return 0;
-        if (order > 0)
-            return frame->count - 1u;
-    }
-    uint64_t head = head_behind(key, skip);
-    uint32_t low = tree_heads_search(frame->heads, frame->count, head);
-    /* Equal heads do not settle it, unless the head is the whole key. */
-    if (frame->whole && !before && key.length >= 8)
-        return low;
+    const uint32_t both = frame->common < key.length ? frame->common : key.length;
+    const int order = both ? memcmp(key.bytes, frame->prefix, both) : 0;
+    return order > 0 ? frame->count - 1u : 0;
+}
+
+static __attribute__((noinline)) uint32_t search_equal(const struct format_layout *layout,
+                                                       const struct tree_frame *frame, struct format_key key,
+                                                       bool before, uint32_t low)
+{
+    const uint64_t head = frame->heads[low];
     while (low > 0 && frame->heads[low] == head) {
         struct tree_key_room room;
         int order = format_key_compare(tree_frame_key(layout, frame, low, &room), key);
@@ -379,6 +377,20 @@ uint32_t tree_frame_search(const struct format_layout *layout, const struct tree
         low--;
     }
     return low;
+}
+
+uint32_t tree_frame_search(const struct format_layout *layout, const struct tree_frame *frame,
+                           struct format_key key, bool before)
+{
+    uint32_t skip = frame->common;
+    if (skip && (key.length < skip || !bytes_equal(key.bytes, frame->prefix, skip)))
+        return search_outside(frame, key);
+    uint64_t head = head_behind(key, skip);
+    uint32_t low = tree_heads_search(frame->heads, frame->count, head);
+    /* Equal heads do not settle it, unless the head is the whole key. */
+    if (low == 0 || frame->heads[low] != head || (frame->whole && !before && key.length >= 8))
+        return low;
+    return search_equal(layout, frame, key, before, low);
 }
 
 /* ---- changing: under the cache's lock ---- */

@@ -199,13 +199,12 @@ static struct format_key frame_upper(const struct tree *tree, const struct tree_
 
 /* -1: the key lies left of the frame's range, 1: right of it. Only where a search found the first or the last
  * entry can it be outside: mostly there is nothing to compare. */
-static int frame_side(const struct tree *tree, const struct tree_frame *frame, const struct sought *sought,
-                      uint32_t entry)
+static __attribute__((noinline)) int frame_side_compared(const struct tree *tree,
+                                                         const struct tree_frame *frame,
+                                                         const struct sought *sought)
 {
     struct tree_key_room room;
     int lower, upper = -1;
-    if (entry && (entry + 1 < frame->count || !frame->has_upper))
-        return 0;
     if (frame->whole && sought->eight) {
         lower = sought->head < frame->lower_head ? -1 : sought->head > frame->lower_head;
         if (frame->has_upper)
@@ -218,6 +217,14 @@ static int frame_side(const struct tree *tree, const struct tree_frame *frame, c
     if (sought->before ? lower <= 0 : lower < 0)
         return -1;
     return sought->before ? upper > 0 : upper >= 0;
+}
+
+static inline int frame_side(const struct tree *tree, const struct tree_frame *frame,
+                             const struct sought *sought, uint32_t entry)
+{
+    if (entry && (entry + 1 < frame->count || !frame->has_upper))
+        return 0;
+    return frame_side_compared(tree, frame, sought);
 }
 
 /* The lines that the search in a frame is about to touch, asked for all at once. */

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "format/verdict.h"
 #include "tree/access.h"
 #include "tree/announce.h"
@@ -182,30 +183,29 @@ static int get_finish(struct tree_batch *batch, struct tree_item *item, const st
         return pool_fail(&batch->session->pool, BANYAN_EVALUESIZE,
                          "index %s: a value has %u bytes, its buffer %zu", batch->tree->name,
                          slot->value.length, capacity);
-    if (slot->value.length)
-        memcpy(item->value, slot->value.bytes, slot->value.length);
+    bytes_copy(item->value, slot->value.bytes, slot->value.length);
     return 0;
 }
 
-/* Answers what needs no list; those items leave the batch. It counts as one round trip, as they are read
- * together. */
+/* Answers what needs no list: nothing else is done with those items, and the lease says nothing of them, since
+ * they are this process's own. It counts as one round trip, as they are read together. */
 static void get_in_place(struct tree_batch *batch)
 {
     struct tree_session *session = batch->session;
-    const uint32_t count = batch->count;
+    bool any = false;
     if (!batch_find(batch, false))
         return;
     const uint64_t trips = session->stats.cost.round_trips;
-    for (uint32_t i = count; i-- > 0;) {
+    for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
         struct format_slot slot;
         if (!entry->placed || !tree_in_place_hit(session, batch->tree, &entry->in_place, &slot))
             continue;
         entry->item->status = get_finish(batch, entry->item, &slot);
-        if (i != --batch->count)
-            *entry = batch->items[batch->count];
+        entry->answered = any = true;
+        entry->leased = false;
     }
-    session->stats.cost.round_trips = trips + (batch->count < count);
+    session->stats.cost.round_trips = trips + any;
 }
 
 /* L4: what is not merged yet is looked for before any leaf is read. */
@@ -1047,6 +1047,7 @@ struct batch_ways {
     struct format_link leaves[BATCH]; /* address GADDR_NULL: not known */
     uint32_t frames[BATCH];
     uint32_t count;
+    uint32_t taken, visited; /* known ways that the batch has taken, and their frames: not charged yet */
 };
 
 static void batch_ways_find(struct tree_batch *batch, struct tree_item *const *items, uint32_t count,
@@ -1054,7 +1055,7 @@ static void batch_ways_find(struct tree_batch *batch, struct tree_item *const *i
 {
     struct tree_session *session = batch->session;
     struct format_key keys[BATCH];
-    ways->count = 0;
+    ways->count = ways->taken = ways->visited = 0;
     if (!session->compute->owned_access->find || session->compute->walks)
         return;
     for (; ways->count < count; ways->count++) {
@@ -1071,18 +1072,24 @@ static void batch_ways_find(struct tree_batch *batch, struct tree_item *const *i
     tree_locate_cached_many(session, batch->tree, keys, ways->count, ways->leaves, ways->frames);
 }
 
-/* What was located before is not located again, and its operation has begun with its batch. `known`: by
- * frames of so many, of the cache; NULL: not. */
+/* Charges for the known ways that were taken since: before anything else is charged or waits. */
+static void batch_ways_charge(struct tree_session *session, struct batch_ways *ways)
+{
+    if (!ways->taken)
+        return;
+    task_charge(TASK_WORK_OPERATION, ways->taken);
+    tree_locate_count(session, ways->visited);
+    ways->taken = ways->visited = 0;
+}
+
+/* What was located before is not located again, and its operation has begun with its batch. */
 static int batch_locate(struct tree_batch *batch, struct batch_item *entry, const struct tree_item *item,
-                        bool put, struct tree_walk_key *walk, const struct format_link *known,
-                        uint32_t frames)
+                        bool put, struct tree_walk_key *walk)
 {
     struct tree_session *session = batch->session;
-    if (item->leaf || known) {
+    if (item->leaf) {
         session->stats.operations++;
-        task_charge(TASK_WORK_OPERATION, known ? 1 : 0);
-        entry->path = (struct tree_path){.link = known ? *known : *item->leaf};
-        tree_locate_count(session, frames);
+        entry->path = (struct tree_path){.link = *item->leaf};
         return 0;
     }
     *walk = (struct tree_walk_key){.key = item_key(item), .finding = {.later = true}};
@@ -1103,8 +1110,10 @@ static void batch_fill(struct tree_batch *batch, struct tree_item *const *items,
     batch_ways_find(batch, items, count, &ways);
     for (uint32_t number = 0; number < count; number++) {
         struct tree_item *item = items[number];
-        if (batch->session->through && !item->leaf && batch->count && batch->count % LOCATED_MAX == 0)
+        if (batch->session->through && !item->leaf && batch->count && batch->count % LOCATED_MAX == 0) {
+            batch_ways_charge(batch->session, &ways);
             task_yield();
+        }
         item->status = number < ways.count /* whose keys were looked at */
                            ? 0
                            : tree_key_check(batch->session, batch->tree, item->key, item->key_length);
@@ -1113,9 +1122,16 @@ static void batch_fill(struct tree_batch *batch, struct tree_item *const *items,
         if (item->status)
             continue;
         struct batch_item *entry = &batch->items[batch->count];
-        const bool known = number < ways.count && ways.leaves[number].address != GADDR_NULL;
-        int status = batch_locate(batch, entry, item, put, &batch->walks[batch->count],
-                                  known ? &ways.leaves[number] : NULL, known ? ways.frames[number] : 0);
+        int status = 0;
+        if (number < ways.count && ways.leaves[number].address != GADDR_NULL) {
+            batch->session->stats.operations++;
+            entry->path = (struct tree_path){.link = ways.leaves[number]};
+            ways.taken++;
+            ways.visited += ways.frames[number];
+        } else {
+            batch_ways_charge(batch->session, &ways);
+            status = batch_locate(batch, entry, item, put, &batch->walks[batch->count]);
+        }
         entry->missing = status == TREE_WALKED;
         if (status && !entry->missing) {
             item->status = pool_not_done(&batch->session->pool, status);
@@ -1128,6 +1144,7 @@ static void batch_fill(struct tree_batch *batch, struct tree_item *const *items,
         entry->block = GADDR_NULL;
         batch->count++;
     }
+    batch_ways_charge(batch->session, &ways);
 }
 
 /* Whether all that the batch has not done waits for splits: then each leaf is split by its first item. */
