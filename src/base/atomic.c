@@ -93,22 +93,11 @@ void atomic_copy_from(void *to, const void *shared, size_t length)
     }
 }
 
-/* The sanitizers see nothing of what assembler copies. */
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#if defined(__has_feature)
-#if !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
-#define COPY_BY_LINES 1
-#endif
-#else
-#define COPY_BY_LINES 1
-#endif
-#endif
-
 /* As many bytes as can be copied 64 at a time, by assembler, since to the language such loads and stores
  * beside another thread's would be a race. Returns how many. */
 static size_t lines_copy(uint8_t *to, const uint8_t *from, size_t length)
 {
-#if defined(COPY_BY_LINES)
+#if ATOMIC_ASSEMBLER
     const size_t whole = length & ~(size_t)63;
     for (const uint8_t *end = from + whole; from < end; from += 64, to += 64)
         __asm__ volatile("movdqu (%0), %%xmm0\n\t"

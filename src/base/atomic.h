@@ -67,6 +67,22 @@ static inline void spinlock_unlock_fenced(struct spinlock *lock)
 #endif
 }
 
+/* Whether long runs of bytes that other threads may read or write are copied by assembler: to the language
+ * loads and stores of vectors beside another thread's would be a race. The sanitizers see nothing of what
+ * assembler copies. */
+#define ATOMIC_ASSEMBLER 0
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)
+#if !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
+#undef ATOMIC_ASSEMBLER
+#define ATOMIC_ASSEMBLER 1
+#endif
+#else
+#undef ATOMIC_ASSEMBLER
+#define ATOMIC_ASSEMBLER 1
+#endif
+#endif
+
 /* Eight bytes at a multiple of 4, out of memory that others may write meanwhile: each half is read once,
  * relaxed. */
 static inline uint64_t atomic_load_halves(const void *shared)

@@ -8,6 +8,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/xxh3.h"
+
 /* The lowest bit of a piece's place. */
 #define PLACE_BEHIND UINT64_C(1)
 #define PLACE_LOW    UINT64_C(31)
@@ -107,7 +109,17 @@ gaddr format_piece_address(size_t key_length, const struct format_piece *piece)
 
 uint64_t format_record_hash(const uint8_t *bytes, size_t length)
 {
-    return XXH3_64bits(bytes, length);
+    return xxh3(bytes, length);
+}
+
+uint64_t format_record_copy_from(uint8_t *to, const uint8_t *shared, size_t length)
+{
+    return xxh3_copy_from(to, shared, length);
+}
+
+uint64_t format_record_copy_to(uint8_t *shared, const uint8_t *from, size_t length)
+{
+    return xxh3_copy_to(shared, from, length);
 }
 
 static uint8_t record_room(const struct format_record *record)
@@ -169,8 +181,7 @@ void format_record_encode(uint8_t *block, gaddr address, const struct format_rec
 {
     uint8_t *value = block + AT_KEY + record->key_length;
     struct format_record hashed = *record;
-    memcpy(value, record->value, record->length);
-    hashed.value_hash = format_record_hash(value, record->length);
+    hashed.value_hash = format_record_copy_to(value, record->value, record->length);
     format_record_encode_header(block, address, &hashed, reference);
 }
 
@@ -226,5 +237,5 @@ bool format_record_validate(const struct format_reference *reference, const void
     if (part == FORMAT_PART_HEADER)
         return true;
     record->value = block + header;
-    return XXH3_64bits(record->value, length) == record->value_hash;
+    return format_record_hash(record->value, length) == record->value_hash;
 }

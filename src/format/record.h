@@ -98,6 +98,10 @@ void format_record_seal(uint8_t *header, gaddr address, const struct format_reco
                         struct format_reference *reference);
 /* Of a value, or of one of its pieces. */
 uint64_t format_record_hash(const uint8_t *bytes, size_t length);
+/* The same of one that is copied, in one pass: out of memory that others may write meanwhile, or into memory
+ * that others may read. It is the hash of the copy. */
+uint64_t format_record_copy_from(uint8_t *to, const uint8_t *shared, size_t length);
+uint64_t format_record_copy_to(uint8_t *shared, const uint8_t *from, size_t length);
 
 /* ---- reading ---- */
 

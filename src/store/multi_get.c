@@ -106,8 +106,7 @@ static bool left_copy(const struct store_entry *entry, const uint8_t *record, ui
     if (!format_record_validate(reference, entry->key, entry->key_length, FORMAT_PART_HEADER, header, &good))
         return false;
     *expires = good.expires;
-    atomic_copy_long_from(room, record + before, reference->length);
-    return format_record_hash(room, reference->length) == good.value_hash;
+    return format_record_copy_from(room, record + before, reference->length) == good.value_hash;
 }
 
 /* What the list of these reads would have cost: fabric_window. */

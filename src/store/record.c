@@ -75,9 +75,8 @@ static void writing_in_place(struct writing *writing, struct store_fresh *fresh)
     assert(window); /* it has just been allocated there */
     /* release, and the full fence behind the stores: those of a list (G1, G4) */
     __atomic_thread_fence(__ATOMIC_RELEASE);
-    atomic_copy_long_to(window + before, record->value, record->length);
-    /* Of what stands there, so that a caller's value that changes meanwhile is one value nevertheless. */
-    record->value_hash = format_record_hash(window + before, record->length);
+    /* Of what stands there then, so that a caller's value that changes meanwhile is one value nevertheless. */
+    record->value_hash = format_record_copy_to(window + before, record->value, record->length);
     format_record_encode_header(header, writing->address, record, &fresh->reference);
     atomic_copy_to(window, header, before);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
