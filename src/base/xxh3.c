@@ -30,7 +30,7 @@ uint64_t xxh3_plain(const void *bytes, size_t length)
 #define BLOCK           (STRIPES_OF * STRIPE)
 /* What is hashed out of memory is asked for so far ahead; where a value does not lie in the cache, the CPU's
  * own guesses end with each page. */
-#define AHEAD 512u
+#define AHEAD 1024u
 
 #define WIDE        __attribute__((target("avx2")))
 #define WIDE_INLINE static inline __attribute__((always_inline, target("avx2")))

@@ -75,7 +75,7 @@ static void writing_in_place(struct writing *writing, struct store_fresh *fresh)
     assert(window); /* it has just been allocated there */
     /* release, and the full fence behind the stores: those of a list (G1, G4) */
     __atomic_thread_fence(__ATOMIC_RELEASE);
-    /* Of what stands there then, so that a caller's value that changes meanwhile is one value nevertheless. */
+    /* Of what stands there: a caller's value that changes meanwhile is one value nevertheless. */
     record->value_hash = format_record_copy_to(window + before, record->value, record->length);
     format_record_encode_header(header, writing->address, record, &fresh->reference);
     atomic_copy_to(window, header, before);

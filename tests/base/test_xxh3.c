@@ -66,10 +66,10 @@ enum { LENGTH = 4096 + 77, ROUNDS = 2000 };
 
 struct board {
     unsigned char bytes[LENGTH];
-    uint32_t stop;
+    uint32_t stop, rounds;
 };
 
-/* Writes another byte everywhere, again and again. */
+/* Writes another byte everywhere, again and again, and tells how often. */
 static void scribble(void *argument)
 {
     struct board *board = argument;
@@ -77,6 +77,7 @@ static void scribble(void *argument)
     for (unsigned round = 0; !atomic_load_acquire(&board->stop); round++) {
         memset(bytes, (int)(round & 0xff), sizeof bytes);
         atomic_copy_to(board->bytes, bytes, sizeof bytes);
+        atomic_store_relaxed(&board->rounds, round);
     }
 }
 
@@ -88,12 +89,31 @@ static void test_source_changes_meanwhile(void **state)
     struct thread *writer;
     struct error error;
     assert_int_equal(thread_start(&writer, scribble, &board, &error), 0);
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned round = 0; round < ROUNDS || atomic_load_relaxed(&board.rounds) < ROUNDS; round++) {
         const uint64_t hash = xxh3_copy_from(copy, board.bytes, LENGTH);
         assert_true(hash == xxh3_plain(copy, LENGTH));
     }
     atomic_store_release(&board.stop, 1u);
     thread_join(writer);
+}
+
+/* The same of the last bytes, of which some are hashed a second time. Here the copy lies so little before its
+ * source that it overwrites those, once it has copied them. */
+static void test_copy_changes_its_source(void **state)
+{
+    (void)state;
+    unsigned char bytes[64 + 2048 + 64];
+    struct random random;
+    random_seed(&random, 7);
+    for (unsigned way = 0; way < 2; way++)
+        for (size_t length = 1024 + 1; length <= 2048 + 64; length++) {
+            unsigned char *from = bytes + 64, *to = from - (64 - ((length - 1) % 64 + 1));
+            for (size_t i = 0; i < sizeof bytes; i++)
+                bytes[i] = (unsigned char)(random_next(&random) >> 32);
+            const uint64_t before = xxh3_plain(from, length);
+            const uint64_t hash = way ? xxh3_copy_to(to, from, length) : xxh3_copy_from(to, from, length);
+            assert_true(hash == before && hash == xxh3_plain(to, length));
+        }
 }
 
 static void test_names_itself(void **state)
@@ -109,6 +129,7 @@ int main(void)
         cmocka_unit_test(test_known),
         cmocka_unit_test(test_ways_agree),
         cmocka_unit_test(test_source_changes_meanwhile),
+        cmocka_unit_test(test_copy_changes_its_source),
         cmocka_unit_test(test_names_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
