@@ -219,8 +219,8 @@ static int perform_untimed(struct action *action)
     return status;
 }
 
-/* True if the run may go on. */
-static bool judge(struct action *action, int status)
+/* What was wrong with an operation ends the run. */
+static __attribute__((noinline)) void refuse(struct action *action, int status)
 {
     struct bench_client *client = action->client;
     struct error error = {0};
@@ -231,15 +231,21 @@ static bool judge(struct action *action, int status)
         error_set(&error, BANYAN_ECORRUPT,
                   "key %llu has lost a write that was acknowledged: it holds what was there before",
                   (unsigned long long)action->operation.number);
-    } else if (status && status != BANYAN_ENOTFOUND) {
+    } else {
         const struct error *cause = tree_session_error(client->session);
         error_set(&error, status, "%s of key %llu: %s", workload_kind_names[action->operation.kind],
                   (unsigned long long)action->operation.number,
                   cause->text[0] ? cause->text : error_name(status));
-    } else {
-        return true;
     }
     bench_window_fail(client->window, &error);
+}
+
+/* True if the run may go on. */
+static bool judge(struct action *action, int status)
+{
+    if (!action->wrong && !action->lost && (!status || status == BANYAN_ENOTFOUND))
+        return true;
+    refuse(action, status);
     return false;
 }
 
