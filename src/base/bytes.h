@@ -1,5 +1,5 @@
-/* bytes.h - memcpy and memcmp for lengths that are mostly short, and known at run time alone: up to 16 bytes are
- * two words that may overlap, and no call. */
+/* bytes.h - memcpy and memcmp for lengths that are mostly short, and known at run time alone: up to 16 bytes
+ * are two words that may overlap, and no call. */
 #ifndef BASE_BYTES_H
 #define BASE_BYTES_H
 

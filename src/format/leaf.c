@@ -57,8 +57,8 @@ bool format_bucket_find(const struct format_layout *layout, const uint8_t *image
 /* Variable keys: the first slot from `number` on, and before `end`, that may have the key, by its length and
  * by the last two bytes, in which keys of one length differ most; else `end`. Slots lie at multiples of 4.
  * Relaxed: what is found is copied, and judged then. */
-static uint32_t variable_next(const struct format_layout *layout, const uint8_t *shared, struct format_key key,
-                              uint32_t number, uint32_t end)
+static uint32_t variable_next(const struct format_layout *layout, const uint8_t *shared,
+                              struct format_key key, uint32_t number, uint32_t end)
 {
     const uint32_t room = layout->geometry.inline_key_bytes;
     const uint32_t most = key.length < room ? key.length : room;

@@ -61,11 +61,11 @@ struct server_fiber {
     struct server_connection *joined_first, *joined_last;
     struct server_fiber *next_idle;
     bool idle;
-    uint64_t clock_ns;      /* when the wall clock was last read */
-    uint64_t wall_ahead_ns; /* how far it was ahead of task_now then, modulo 2^64 */
+    uint64_t clock_ns;            /* when the wall clock was last read */
+    uint64_t wall_ahead_ns;       /* how far it was ahead of task_now then, modulo 2^64 */
     uint64_t wall_of_ns, wall_ms; /* what fiber_wall_ms was last asked, and has told; wall_ms 0: never */
-    uint32_t answered;      /* commands, since it let others go on */
-    uint64_t went_on_ns;    /* when it was done with its last connection; 0: it has let others go on since */
+    uint32_t answered;            /* commands, since it let others go on */
+    uint64_t went_on_ns; /* when it was done with its last connection; 0: it has let others go on since */
     uint32_t latencies;
     /* Of this slice's commands, and of those that joined it, ns. */
     uint64_t latency[FIBER_SLICE + FIBER_BATCH_MAX];

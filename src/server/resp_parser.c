@@ -249,8 +249,7 @@ static bool multibulk_short(struct resp_parser *parser, const struct resp_limits
                             size_t length, size_t *consumed)
 {
     const uint32_t count = length > 4 ? (unsigned char)buffer[1] - (uint32_t)'0' : 0;
-    if (!count || count > 9 || buffer[2] != '\r' || count > parser->capacity ||
-        count > limits->arguments_max)
+    if (!count || count > 9 || buffer[2] != '\r' || count > parser->capacity || count > limits->arguments_max)
         return false;
     const char *at = buffer + 4, *const end = buffer + length;
     for (uint32_t i = 0; i < count; i++) {

@@ -355,9 +355,10 @@ struct format_key tree_frame_key(const struct format_layout *layout, const struc
     return (struct format_key){frame->keys + from, (uint32_t)to - from};
 }
 
-/* Of tree_frame_search, not inlined, so that it saves few registers: a key that does not begin as those of the
- * frame; and one of whose head there are several, of which `low` is the last. */
-static __attribute__((noinline)) uint32_t search_outside(const struct tree_frame *frame, struct format_key key)
+/* Of tree_frame_search, not inlined, so that it saves few registers: a key that does not begin as those of
+ * the frame; and one of whose head there are several, of which `low` is the last. */
+static __attribute__((noinline)) uint32_t search_outside(const struct tree_frame *frame,
+                                                         struct format_key key)
 {
     const uint32_t both = frame->common < key.length ? frame->common : key.length;
     const int order = both ? memcmp(key.bytes, frame->prefix, both) : 0;

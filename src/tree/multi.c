@@ -187,8 +187,8 @@ static int get_finish(struct tree_batch *batch, struct tree_item *item, const st
     return 0;
 }
 
-/* Answers what needs no list: nothing else is done with those items, and the lease says nothing of them, since
- * they are this process's own. It counts as one round trip, as they are read together. */
+/* Answers what needs no list: nothing else is done with those items, and the lease says nothing of them,
+ * since they are this process's own. It counts as one round trip, as they are read together. */
 static void get_in_place(struct tree_batch *batch)
 {
     struct tree_session *session = batch->session;

@@ -1,4 +1,5 @@
-/* test_bytes.c - short copies and comparisons, at all short lengths and places: no byte too few or too many. */
+/* test_bytes.c - short copies and comparisons, at all short lengths and places: no byte too few or too many.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

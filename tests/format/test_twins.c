@@ -180,7 +180,8 @@ static void misses_in_place_in_one_pass(void **state)
 
 /* ---- variable keys in place ---- */
 
-/* Of some hundred of all lengths, many of which end alike; some do not begin as the leaf's lower fence key. */
+/* Of some hundred of all lengths, many of which end alike; some do not begin as the leaf's lower fence key.
+ */
 static struct format_key variable_key(uint32_t number, uint8_t *bytes)
 {
     const uint32_t length = 1 + number % KEY_MAX;
@@ -331,10 +332,8 @@ static void many_slots_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_compared_by_heads),
-        cmocka_unit_test(buckets_of_eight_bytes),
-        cmocka_unit_test(misses_in_place_in_one_pass),
-        cmocka_unit_test(variable_keys_in_place),
+        cmocka_unit_test(keys_compared_by_heads),      cmocka_unit_test(buckets_of_eight_bytes),
+        cmocka_unit_test(misses_in_place_in_one_pass), cmocka_unit_test(variable_keys_in_place),
         cmocka_unit_test(many_slots_at_once),
     };
     return cmocka_run_group_tests_name("twins", tests, NULL, NULL);

@@ -926,8 +926,7 @@ static void names_are_told_apart(void **state)
             const char right = name[j];
             for (unsigned byte = 0; byte < 256; byte++) {
                 name[j] = (char)byte;
-                assert_ptr_equal(command_table_find(commands.table, name, length, NULL),
-                                 named(name, length));
+                assert_ptr_equal(command_table_find(commands.table, name, length, NULL), named(name, length));
             }
             name[j] = right;
             assert_ptr_equal(command_table_find(commands.table, name, j, NULL), named(name, j));

@@ -419,7 +419,8 @@ static size_t request_draw(struct random *random, char *text)
     return at;
 }
 
-/* Parses the text as it is, in a buffer that ends with it; the parser has room for `room` arguments at first. */
+/* Parses the text as it is, in a buffer that ends with it; the parser has room for `room` arguments at first.
+ */
 static enum resp_status parse_with_room(struct resp_parser *parser, uint32_t room,
                                         const struct resp_limits *bounds, const char *text, size_t length,
                                         char **copy, size_t *consumed)
@@ -456,8 +457,8 @@ static void test_short_requests(void **state)
         char *copies[2];
         enum resp_status status[2];
         for (unsigned i = 0; i < 2; i++)
-            status[i] = parse_with_room(&parsers[i], i ? 16 : 0, bounds, text, length, &copies[i],
-                                        &consumed[i]);
+            status[i] =
+                parse_with_room(&parsers[i], i ? 16 : 0, bounds, text, length, &copies[i], &consumed[i]);
         assert_int_equal(status[0], status[1]);
         assert_int_equal(parsers[0].expected, parsers[1].expected);
         assert_int_equal(parsers[0].at, parsers[1].at);
@@ -487,13 +488,12 @@ static void test_short_requests(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_short_requests),
-        cmocka_unit_test(test_split_points),  cmocka_unit_test(test_byte_by_byte),
-        cmocka_unit_test(test_inline),        cmocka_unit_test(test_broken),
-        cmocka_unit_test(test_strangers),     cmocka_unit_test(test_announced),
-        cmocka_unit_test(test_replies),       cmocka_unit_test(test_reply_limit),
-        cmocka_unit_test(test_reply_refused), cmocka_unit_test(test_bulk_in_place),
-        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_short_requests), cmocka_unit_test(test_split_points),
+        cmocka_unit_test(test_byte_by_byte),   cmocka_unit_test(test_inline),
+        cmocka_unit_test(test_broken),         cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_announced),      cmocka_unit_test(test_replies),
+        cmocka_unit_test(test_reply_limit),    cmocka_unit_test(test_reply_refused),
+        cmocka_unit_test(test_bulk_in_place),  cmocka_unit_test(test_lengths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
