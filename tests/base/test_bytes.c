@@ -34,7 +34,7 @@ static void comparisons(void **state)
 {
     (void)state;
     for (size_t length = 0; length <= LENGTH_MAX; length++) {
-        unsigned char *left = malloc(length ? length : 1), right[LENGTH_MAX + 1];
+        unsigned char *left = malloc(length ? length : 1), right[LENGTH_MAX + 1] = {0};
         assert_non_null(left);
         for (size_t i = 0; i < length; i++)
             left[i] = right[i] = (unsigned char)(i * 7 + 3);
