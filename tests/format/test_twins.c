@@ -85,17 +85,23 @@ static struct format_key key_of(const struct leaf *leaf, uint32_t number, uint8_
     return (struct format_key){bytes, length};
 }
 
+/* The geometry is completed, and so are the leaf's offsets; the rest of it is zeros. */
+static void leaf_lay_out(struct leaf *leaf, struct format_geometry *geometry)
+{
+    struct error error = {0};
+    memset(leaf, 0, sizeof *leaf);
+    assert_int_equal(format_geometry_complete(geometry, 4096, &error), 0);
+    assert_int_equal(format_layout_init(&leaf->layout, geometry, &error), 0);
+    assert_in_range(geometry->leaf_bytes, 256, sizeof leaf->image);
+}
+
 static void leaf_open(struct leaf *leaf, uint8_t key_bytes, uint8_t value_bytes, enum format_leaf_kind kind)
 {
     struct format_geometry geometry = {.key_kind = FORMAT_KEY_FIXED,
                                        .leaf_kind = (uint8_t)kind,
                                        .key_bytes = key_bytes,
                                        .value_bytes = value_bytes};
-    struct error error = {0};
-    memset(leaf, 0, sizeof *leaf);
-    assert_int_equal(format_geometry_complete(&geometry, 4096, &error), 0);
-    assert_int_equal(format_layout_init(&leaf->layout, &geometry, &error), 0);
-    assert_in_range(geometry.leaf_bytes, 256, sizeof leaf->image);
+    leaf_lay_out(leaf, &geometry);
 }
 
 /* Any part of the slots taken, and now and then one damaged. */
@@ -198,11 +204,7 @@ static void variable_open(struct leaf *leaf)
                                        .inline_key_bytes = 16,
                                        .value_bytes = 17,
                                        .value_variable = true};
-    struct error error = {0};
-    memset(leaf, 0, sizeof *leaf);
-    assert_int_equal(format_geometry_complete(&geometry, 4096, &error), 0);
-    assert_int_equal(format_layout_init(&leaf->layout, &geometry, &error), 0);
-    assert_in_range(geometry.leaf_bytes, 256, sizeof leaf->image);
+    leaf_lay_out(leaf, &geometry);
 }
 
 /* As leaf_fill; keys with more than their slot holds have blocks, which nobody reads here. */

@@ -142,19 +142,26 @@ static void every_preset(void **state)
     }
 }
 
+/* Many writers in few leaves, of that kind. */
+static void crowd_for(struct world_options *options, struct churn *churn, enum format_leaf_kind kind)
+{
+    options_for(options, 2, 3, 2);
+    options->geometry.leaf_kind = (uint8_t)kind;
+    *churn = (struct churn){.keys = 800,
+                            .window = 60,
+                            .rounds = world_rounds(2000),
+                            .hot = 20,
+                            .scans = 3,
+                            .multis = 5,
+                            .merges = 3};
+}
+
 /* Dense leaves: more writers meet in each of fewer buckets. */
 static void dense_leaves(void **state)
 {
     struct world_options options;
-    options_for(&options, 2, 3, 2);
-    options.geometry.leaf_kind = FORMAT_LEAF_DENSE;
-    struct churn churn = {.keys = 800,
-                          .window = 60,
-                          .rounds = world_rounds(2000),
-                          .hot = 20,
-                          .scans = 3,
-                          .multis = 5,
-                          .merges = 3};
+    struct churn churn;
+    crowd_for(&options, &churn, FORMAT_LEAF_DENSE);
     run(&options, &churn);
 }
 
@@ -162,15 +169,8 @@ static void dense_leaves(void **state)
 static void unsorted_leaves(void **state)
 {
     struct world_options options;
-    options_for(&options, 2, 3, 2);
-    options.geometry.leaf_kind = FORMAT_LEAF_UNSORTED;
-    struct churn churn = {.keys = 800,
-                          .window = 60,
-                          .rounds = world_rounds(2000),
-                          .hot = 20,
-                          .scans = 3,
-                          .multis = 5,
-                          .merges = 3};
+    struct churn churn;
+    crowd_for(&options, &churn, FORMAT_LEAF_UNSORTED);
     for (unsigned preset = 0; preset < 2; preset++) {
         options.preset = preset ? "banyan" : "sherman";
         run(&options, &churn);
